@@ -8,7 +8,7 @@ use breakerbox_proofs::gateway::findings::Findings;
 use breakerbox_proofs::gateway::reminders::{burst, counters, future, kills as reminder_kills, limits};
 use breakerbox_proofs::gateway::{
     backlog, clients, crowd, decisions, disk, drain, first_failures, hostile, isolation, kills, large_tenant,
-    neighbours, notifications, own_faults, powercut, quota, sigterm,
+    neighbours, notifications, own_faults, own_network, powercut, quota, recovery_lag, sigterm,
 };
 use breakerbox_testkit::gateway::Settings;
 use clap::{Args, Subcommand};
@@ -41,6 +41,11 @@ pub(crate) enum Proof {
     /// Cause local faults (no file descriptors, a pause, a clock correction), let receivers close connections,
     /// and check that no receiver is blamed
     OwnFaults(Only),
+    /// Take the gateway's own network away under traffic, and check that no tenant is notified, no circuit is
+    /// disabled, and all lanes flow soon after the return
+    OwnNetwork(OnlyNetwork),
+    /// Let receivers fail for 0.3 to 60 s in many ways, and check that deliveries flow again soon after
+    RecoveryLag(Part),
     /// Check that 100,000 reminders due at once start on time, within their limits, and do not affect other traffic
     RemindersBurst(Part),
     /// Check that a million reminders that are not due cost nothing
@@ -97,6 +102,15 @@ pub(crate) struct Only {
     #[command(flatten)]
     part: Part,
     /// Run only the faults whose name contains this string: descriptors, pause, ends, clock
+    #[arg(long, default_value = "")]
+    only: String,
+}
+
+#[derive(Args)]
+pub(crate) struct OnlyNetwork {
+    #[command(flatten)]
+    part: Part,
+    /// Run only the faults whose name contains this string: refused, dropped
     #[arg(long, default_value = "")]
     only: String,
 }
@@ -201,6 +215,21 @@ impl Proof {
                 let cases = own_faults::Case::ALL.into_iter().filter(move |case| case.name().contains(&only));
                 cases
                     .map(|case| Box::new(move || own_faults::prove(program, case, size)) as Tried<'_>)
+                    .collect()
+            }
+            Self::OwnNetwork(OnlyNetwork { part, only }) => {
+                let size = part.of(own_network::Size::FULL, own_network::Size::SMALL);
+                let cases =
+                    own_network::Case::ALL.into_iter().filter(move |case| case.name().contains(&only));
+                cases
+                    .map(|case| Box::new(move || own_network::prove(program, case, size)) as Tried<'_>)
+                    .collect()
+            }
+            Self::RecoveryLag(part) => {
+                let size = part.of(recovery_lag::Size::FULL, recovery_lag::Size::SMALL);
+                let outages = size.outages.iter();
+                outages
+                    .map(|outage| Box::new(move || recovery_lag::prove(program, *outage, size)) as Tried<'_>)
                     .collect()
             }
             Self::RemindersBurst(part) => {

@@ -166,7 +166,8 @@ fn agent(store: RedisStore) -> breakerbox::sampling::SamplingBuilder {
     Breakerbox::builder()
         .store(store)
         .store_timeout(Duration::from_secs(20))
-        .sampling(Policy::builder().preset(Preset::Convoy))
+        // The trips of the known circuits, which closed six minutes ago, are not yet forgiven.
+        .sampling(Policy::builder().preset(Preset::Convoy).cool_off(Duration::from_secs(60)))
         .sample_every(Duration::from_secs(2))
 }
 

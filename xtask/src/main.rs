@@ -1,7 +1,8 @@
-//! The project's development commands: `cargo xtask test`, `prove`, `sim`, `bench`, `fuzz`, `graph`. CI calls
-//! only these.
+//! The project's development commands: `cargo xtask test`, `prove`, `sim`, `bench`, `effect`, `fuzz`,
+//! `graph`. CI calls only these.
 
 mod bench;
+mod effect;
 mod fuzz;
 mod fuzz_api;
 mod graph;
@@ -45,6 +46,12 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         what: Vec<String>,
     },
+    /// Simulate a sender's day through several breakers, write docs/effect.md, and fail if a target is missed
+    Effect {
+        /// Options; use --help to list them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        what: Vec<String>,
+    },
     /// Run the fuzz targets for a limited time (needs cargo-fuzz)
     Fuzz(fuzz::Arguments),
     /// Test the gateway's API with requests generated from its OpenAPI document (needs Python)
@@ -72,6 +79,7 @@ fn run() -> anyhow::Result<()> {
         Command::Prove { what } => prove::run(&what),
         Command::Sim { what } => prove::run(&[&["sim".to_owned()], &what[..]].concat()),
         Command::Bench { what } => bench::run(&what),
+        Command::Effect { what } => effect::run(&what),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::FuzzApi(arguments) => fuzz_api::run(&arguments),
         Command::Graph(arguments) => graph::run(&arguments),

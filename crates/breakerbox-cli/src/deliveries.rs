@@ -15,9 +15,9 @@ const COLUMNS: &[Column] = &[
     ("TYPE", "/type"),
     ("STATE", "/state"),
     ("REASON", "/reason"),
-    ("PARKED", "/parked"),
+    ("WAITS FOR", "/waits_for"),
+    ("UNTIL", "/waits_until"),
     ("ATTEMPTS", "/attempts"),
-    ("DUE", "/due_at"),
     ("ENDPOINT", "/endpoint"),
     ("CREATED", "/created_at"),
 ];

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `serve`, `flags` | runs the gateway, with a flag for each of its settings |
 //! | `listen` | a local receiver, for testing |
-//! | `send`, `tenants`, `endpoints`, `deliveries`, `resends`, `reminders` | commands that call the API |
+//! | `send`, `tenants`, `endpoints`, `deliveries`, `lanes`, `resends`, `reminders` | commands that call the API |
 //! | `circuits`, `notifications`, `keys` | commands that call the API |
 //! | `policies` | shows and changes the policy of a tenant's or an endpoint's circuits |
 //! | `payload` | reads payloads from an argument, a file or standard input |
@@ -29,6 +29,7 @@ mod failure;
 mod fields;
 mod flags;
 mod keys;
+mod lanes;
 mod limit;
 mod listen;
 mod migrate;
@@ -78,6 +79,7 @@ enum Command {
     Tenants(tenants::Arguments),
     Endpoints(endpoints::Arguments),
     Deliveries(deliveries::Arguments),
+    Lanes(lanes::Arguments),
     Resends(resends::Arguments),
     Reminders(Box<reminders::Arguments>),
     Circuits(circuits::Arguments),
@@ -110,6 +112,7 @@ pub fn run_with(clocks: &Clocks) -> ExitCode {
         Command::Tenants(arguments) => tenants::run(&arguments, output),
         Command::Endpoints(arguments) => endpoints::run(&arguments, output),
         Command::Deliveries(arguments) => deliveries::run(&arguments, output),
+        Command::Lanes(arguments) => lanes::run(&arguments, output),
         Command::Resends(arguments) => resends::run(&arguments, output),
         Command::Reminders(arguments) => reminders::run(&arguments, output),
         Command::Circuits(arguments) => circuits::run(&arguments, output),

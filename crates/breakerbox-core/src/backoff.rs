@@ -17,11 +17,23 @@ pub(crate) struct Backoff {
 impl Backoff {
     /// Returns the delay after the `n`-th consecutive failure; `n` counts from 1.
     pub(crate) fn delay(&self, n: u32, draw: RandomBits) -> Duration {
-        let max = self.max.as_secs_f64();
-        let grown = (self.first.as_secs_f64() * power(self.factor, n.saturating_sub(1))).min(max);
         // In this order, rounding cannot make the result negative, which a Duration would not accept.
-        let delay = grown * (1.0 + f64::from(self.jitter_percent) / 100.0 * draw.signed_unit());
-        if delay >= max { self.max } else { Duration::from_secs_f64(delay) }
+        let spread = 1.0 + f64::from(self.jitter_percent) / 100.0 * draw.signed_unit();
+        self.at_most_max(self.grown(n) * spread)
+    }
+
+    /// Returns the delay after the `n`-th consecutive failure, without jitter.
+    pub(crate) fn delay_without_jitter(&self, n: u32) -> Duration {
+        self.at_most_max(self.grown(n))
+    }
+
+    fn grown(&self, n: u32) -> f64 {
+        let grown = self.first.as_secs_f64() * power(self.factor, n.saturating_sub(1));
+        grown.min(self.max.as_secs_f64())
+    }
+
+    fn at_most_max(&self, delay: f64) -> Duration {
+        if delay >= self.max.as_secs_f64() { self.max } else { Duration::from_secs_f64(delay) }
     }
 }
 

@@ -26,7 +26,7 @@ use crate::window::{Totals, Window};
 /// use core::time::Duration;
 ///
 /// let policy = Policy::builder().consecutive_failures(2).cool_off(Duration::from_secs(30)).build()?;
-/// let mut random = (1..).map(RandomBits); // A real caller random random bits.
+/// let mut random = (1..).map(RandomBits); // A real caller passes random bits.
 /// let mut circuit = Circuit::new(&policy, Timestamp::ZERO);
 ///
 /// for second in 1..=2 {
@@ -429,7 +429,7 @@ impl Circuit {
         let totals = self.window.totals(now);
         let mut change = None;
         if TripRule::first_broken(policy, &totals).is_some() {
-            let step = self.record().evaluate(&totals, outcome.retry_after, policy, draw, now);
+            let step = self.record().evaluate(&totals, outcome.into(), policy, draw, now);
             change = step.and_then(|step| self.apply(step, policy, now));
         }
         Settled { settlement: Settlement::Counted, change }

@@ -15,6 +15,7 @@
 //! | [`Change`] | the value that observers receive for each transition |
 //! | [`Key`] | the identity of a circuit: calls with the same key share it |
 //! | [`throttle`] | limits for destinations that are up but overloaded |
+//! | [`own_outage`] | detects that the fault is on this side, because most destinations can't be reached at once |
 //!
 //! Guarantees: at most one of two results for the same lease counts; a result from an old epoch or lease changes
 //! nothing; every transition is one change, one new epoch and one new version. Fairness among callers is not
@@ -35,6 +36,7 @@ pub mod fleet;
 mod key;
 mod nearest;
 mod outcome;
+pub mod own_outage;
 mod permit;
 mod policy;
 mod ramp;
@@ -56,7 +58,7 @@ pub use fault::Fault;
 pub use file_value::FileValue;
 pub use key::{CircuitBy, Key, KeyError, KeyId, MAX_KEY_LENGTH, MAX_URL_LENGTH};
 pub use nearest::nearest;
-pub use outcome::{Outcome, OutcomeKind};
+pub use outcome::{OpenedBy, Outcome, OutcomeKind};
 pub use permit::{Decision, Permit, Refusal};
 pub use policy::{
     DurationError, MAX_DURATION, POLICY_BOUNDS, POLICY_KEYS, Percentage, Policy, PolicyBuilder, PolicyError,

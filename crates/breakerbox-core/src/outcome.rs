@@ -38,6 +38,34 @@ pub struct Outcome {
     pub retry_after: Option<Duration>,
 }
 
+/// How long the calls that opened a circuit require it to stay open. A fleet member combines several calls, because
+/// it reports several at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OpenedBy {
+    /// The duration of the call whose outcome opened the circuit. The cool-off is at least as long, so that a
+    /// destination that takes long to fail is not called continually.
+    pub latency: Duration,
+    /// The time that the destination asked callers to wait; `None` if it did not ask.
+    pub retry_after: Option<Duration>,
+}
+
+impl OpenedBy {
+    /// Returns the requirements of both, so that the longer times apply.
+    #[must_use]
+    pub fn max(self, other: Self) -> Self {
+        Self {
+            latency: self.latency.max(other.latency),
+            retry_after: self.retry_after.max(other.retry_after),
+        }
+    }
+}
+
+impl From<&Outcome> for OpenedBy {
+    fn from(outcome: &Outcome) -> Self {
+        Self { latency: outcome.latency, retry_after: outcome.retry_after }
+    }
+}
+
 impl Outcome {
     /// Creates a success that took `latency`.
     #[must_use]

@@ -90,7 +90,12 @@ mod tests {
 
     fn policy() -> Policy {
         let policy = Policy::builder().failures(3).failure_rate(None).window(HOUR / 60).jitter(0);
-        policy.disable_after(1).disable_min(HOUR * 5).build_for_sampling().unwrap()
+        policy
+            .cool_off(Duration::from_secs(30))
+            .disable_after(1)
+            .disable_min(HOUR * 5)
+            .build_for_sampling()
+            .unwrap()
     }
 
     fn evaluated(

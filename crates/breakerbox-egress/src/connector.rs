@@ -60,6 +60,7 @@ impl Service<Uri> for Connector {
         let parts = Arc::clone(&self.0);
         // The client may finish a connection in another task, where the progress is not set, so it is read here.
         let progress = Progress::current();
+        progress.dialing();
         async move { parts.connect(&uri, progress).await }.boxed()
     }
 }
@@ -72,8 +73,9 @@ impl Parts {
         let port = uri.port_u16().unwrap_or(if is_secure { 443 } else { 80 });
         let dialed = match &self.proxy {
             None => self.dialer.dial(host, port, Some(&self.policy), &progress, deadline).await?,
-            Some(proxy) => self.through(proxy, host, port, progress, deadline).await?,
+            Some(proxy) => self.through(proxy, host, port, progress.clone(), deadline).await?,
         };
+        progress.connected();
         if !is_secure {
             return Ok(dialed.plain());
         }

@@ -27,7 +27,7 @@ mod trust;
 
 use std::time::Duration;
 
-use breakerbox_model::delivery::{Reply, Target};
+use breakerbox_model::delivery::{Connection, Reach, Reply, Target};
 use breakerbox_model::objects::TenantId;
 use bytes::Bytes;
 
@@ -64,6 +64,16 @@ pub struct Incoming {
     pub body: Bytes,
     /// The duration of the request, without pauses of this process.
     pub latency: Duration,
+    /// The connection that the request used, as far as it got.
+    pub connection: Connection,
+}
+
+impl Incoming {
+    /// Returns whether the request reached its receiver; `None` if the result does not tell.
+    #[must_use]
+    pub const fn reach(&self) -> Option<Reach> {
+        self.reply.reach(self.connection)
+    }
 }
 
 /// Makes HTTP requests. [`Sender`] is the real implementation; tests have their own.

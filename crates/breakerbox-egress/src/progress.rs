@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
-use breakerbox_model::delivery::LocalFault;
+use breakerbox_model::delivery::{Connection, LocalFault};
 use breakerbox_model::objects::TenantId;
 
 tokio::task_local! {
@@ -27,11 +27,20 @@ struct Inner {
     /// The index of the local fault to blame if the request times out now, or `NONE`.
     stage: AtomicU8,
     is_answered: AtomicBool,
+    /// Whether a connection was begun for the request, and whether it was established.
+    is_dialing: AtomicBool,
+    is_connected: AtomicBool,
 }
 
 impl Default for Inner {
     fn default() -> Self {
-        Self { tenant: None, stage: AtomicU8::new(NONE), is_answered: AtomicBool::new(false) }
+        Self {
+            tenant: None,
+            stage: AtomicU8::new(NONE),
+            is_answered: AtomicBool::new(false),
+            is_dialing: AtomicBool::new(false),
+            is_connected: AtomicBool::new(false),
+        }
     }
 }
 
@@ -67,6 +76,27 @@ impl Progress {
         LocalFault::ALL.get(usize::from(self.0.stage.load(Ordering::Relaxed))).copied()
     }
 
+    /// Records that a new connection is begun for the request.
+    pub(super) fn dialing(&self) {
+        self.0.is_dialing.store(true, Ordering::Relaxed);
+        self.0.is_connected.store(false, Ordering::Relaxed);
+    }
+
+    /// Records that the new connection is established.
+    pub(super) fn connected(&self) {
+        self.0.is_connected.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns the connection that the request uses, as far as it got.
+    pub(super) fn connection(&self) -> Connection {
+        let is = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
+        match (is(&self.0.is_dialing), is(&self.0.is_connected)) {
+            (false, _) => Connection::Existing,
+            (true, false) => Connection::Missing,
+            (true, true) => Connection::Established,
+        }
+    }
+
     /// Records that the response headers were received.
     pub(super) fn answered(&self) {
         self.0.is_answered.store(true, Ordering::Relaxed);
@@ -89,6 +119,18 @@ impl Drop for Stage {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_connection_is_as_far_as_the_latest_dial_got() {
+        let progress = Progress::default();
+        assert_eq!(progress.connection(), Connection::Existing);
+        for _ in 0..2 {
+            progress.dialing();
+            assert_eq!(progress.connection(), Connection::Missing);
+            progress.connected();
+            assert_eq!(progress.connection(), Connection::Established);
+        }
+    }
 
     #[tokio::test]
     async fn a_stage_lasts_as_long_as_its_guard() {

@@ -175,10 +175,12 @@ impl Sender {
             result.map_err(|failed| if is_paused(failed.0, lost, limit) { paused(lost) } else { failed });
         // The receiver's time, without pauses of this process.
         let latency = started.elapsed().saturating_sub(lost);
+        let connection = progress.connection();
         match result {
-            Ok((reply, body)) => Incoming { reply, detail: None, body, latency },
+            Ok((reply, body)) => Incoming { reply, detail: None, body, latency, connection },
             Err((fault, detail)) => {
-                Incoming { reply: Reply::Failed(fault), detail: Some(detail), body: Bytes::new(), latency }
+                let (reply, body) = (Reply::Failed(fault), Bytes::new());
+                Incoming { reply, detail: Some(detail), body, latency, connection }
             }
         }
     }

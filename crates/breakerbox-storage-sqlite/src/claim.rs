@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox_core::{Epoch, Timestamp};
+use breakerbox_model::delivery::ProbeChoice;
 use breakerbox_model::objects::{DeliveryId, EventId, LaneId, ReminderId, RunId};
 use breakerbox_storage::{Claim, Claimed, Lease, Leased, LeasedRun, QueueError};
 use bytes::Bytes;
@@ -31,17 +32,18 @@ const ROUNDS: u32 = 4;
 pub(super) const DUE: &str = "SELECT id, expires_at FROM deliveries INDEXED BY waiting
     WHERE state = 0 AND lane = ?1 AND priority = ?2 AND due_at <= ?3 ORDER BY due_at LIMIT ?4";
 
-/// Selects the longest due delivery of one priority that has not failed a probe in this outage.
-pub(super) const FRESH_AND_DUE: &str = "SELECT id, due_at, expires_at FROM deliveries INDEXED BY waiting
+/// Selects the longest due delivery of one priority that has not failed a probe in an outage.
+pub(super) const PROBE_DUE: &str = "SELECT id, due_at, expires_at FROM deliveries INDEXED BY waiting
     WHERE state = 0 AND lane = ?1 AND priority = ?2 AND due_at <= ?3 AND failed_probe <> ?4 ORDER BY due_at LIMIT 1";
 
-/// Selects the next delivery of one priority to become due that has not failed a probe in this outage.
-pub(super) const FRESH_AND_LATER: &str = "SELECT id, due_at, expires_at FROM deliveries INDEXED BY waiting
-    WHERE state = 0 AND lane = ?1 AND priority = ?2 AND due_at > ?3 AND failed_probe <> ?4 ORDER BY due_at LIMIT 1";
+/// Selects the next delivery to become due that backs off, was not brought forward in this wait, and has not failed a
+/// probe in an outage.
+pub(super) const PROBE_LATER: &str = "SELECT id, due_at, expires_at FROM deliveries INDEXED BY pullable
+    WHERE state = 0 AND attempts > 0 AND pulled = 0 AND lane = ?1 AND due_at > ?2 AND failed_probe <> ?3
+    ORDER BY due_at LIMIT 1";
 
-/// Selects the delivery of one priority that is due first.
-pub(super) const ANY: &str = "SELECT id, due_at, expires_at FROM deliveries INDEXED BY waiting
-    WHERE state = 0 AND lane = ?1 AND priority = ?2 ORDER BY due_at LIMIT 1";
+/// An outage in which no delivery has failed a probe.
+const NO_OUTAGE: i64 = -1;
 
 pub(super) const WHOLE: &str =
     "SELECT d.event, d.tenant, d.lane, d.priority, d.attempts, d.requests, d.expires_at,
@@ -160,11 +162,7 @@ fn probe(
     Ok(claimed)
 }
 
-/// Finds a delivery for a probe. In order of preference:
-///
-/// 1. a due delivery that has not failed a probe in this outage;
-/// 2. a delivery that is due later and has not failed a probe in this outage;
-/// 3. the delivery that is due first.
+/// Finds the delivery with the lowest [rank](breakerbox_model::delivery::ProbeRank) for a probe.
 fn candidate(
     connection: &Connection,
     lane: i64,
@@ -172,27 +170,32 @@ fn candidate(
     now: Timestamp,
 ) -> rusqlite::Result<Option<Candidate>> {
     let (now, outage) = (micros(now), number(outage.0));
-    for level in 0..4 {
-        let found = connection
-            .prepare_cached(FRESH_AND_DUE)?
-            .query_row(params![lane, level, now, outage], Candidate::of)
-            .optional()?;
+    let due = |outage: i64| {
+        let mut statement = connection.prepare_cached(PROBE_DUE)?;
+        for level in 0..4 {
+            let found = statement.query_row(params![lane, level, now, outage], Candidate::of).optional()?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    };
+    let later = |outage: i64| {
+        let mut statement = connection.prepare_cached(PROBE_LATER)?;
+        statement.query_row(params![lane, now, outage], Candidate::of).optional()
+    };
+    for choice in ProbeChoice::ALL {
+        let found = match choice {
+            ProbeChoice::FreshDue => due(outage),
+            ProbeChoice::FreshLater => later(outage),
+            ProbeChoice::Due => due(NO_OUTAGE),
+            ProbeChoice::Later => later(NO_OUTAGE),
+        }?;
         if found.is_some() {
             return Ok(found);
         }
     }
-    let mut later = Vec::new();
-    for level in 0..4 {
-        let mut statement = connection.prepare_cached(FRESH_AND_LATER)?;
-        later.extend(statement.query_row(params![lane, level, now, outage], Candidate::of).optional()?);
-    }
-    if later.is_empty() {
-        for level in 0..4 {
-            let mut statement = connection.prepare_cached(ANY)?;
-            later.extend(statement.query_row(params![lane, level], Candidate::of).optional()?);
-        }
-    }
-    Ok(later.into_iter().min_by_key(|candidate| candidate.due_at))
+    Ok(None)
 }
 
 fn has_expired(expires_at: Option<i64>, now: Timestamp) -> bool {
@@ -267,8 +270,8 @@ fn take(
         Err(error) => return Err(error),
     };
     connection
-        .prepare_cached("UPDATE deliveries SET state = ?2 WHERE id = ?1")?
-        .execute(params![delivery, LEASED])?;
+        .prepare_cached("UPDATE deliveries SET state = ?2, pulled = pulled OR ?3 WHERE id = ?1")?
+        .execute(params![delivery, LEASED, leased.pulled_from.is_some()])?;
     leased.lease = transaction.writer_state.hold(delivery, held);
     Ok(Some(leased))
 }

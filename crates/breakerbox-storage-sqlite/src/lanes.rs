@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use breakerbox_core::Timestamp;
 use breakerbox_model::objects::{LaneId, Priority, TenantId};
-use breakerbox_storage::WaitingLane;
+use breakerbox_storage::{ProbeSupply, WaitingLane};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::columns::{id, micros, number, parsed, time};
@@ -107,15 +107,38 @@ pub(super) fn waiting_after(
     Ok(found)
 }
 
-/// Selects a delivery that waits in a lane and has not expired.
-pub(super) const ANY_WAITING: &str = "SELECT 1 FROM deliveries INDEXED BY waiting
-    WHERE state = 0 AND lane = ?1 AND (expires_at IS NULL OR expires_at > ?2) LIMIT 1";
+/// Selects a delivery of one priority that is due in a lane and has not expired.
+pub(super) const ANY_DUE: &str = "SELECT 1 FROM deliveries INDEXED BY waiting
+    WHERE state = 0 AND lane = ?1 AND priority = ?2 AND due_at <= ?3 AND (expires_at IS NULL OR expires_at > ?3) LIMIT 1";
 
-/// Returns whether an unexpired delivery waits in a lane.
-pub(super) fn has_waiting(connection: &Connection, lane: i64, now: Timestamp) -> rusqlite::Result<bool> {
-    let is_closed =
-        connection.prepare_cached("SELECT 1 FROM closed_lanes WHERE lane = ?1")?.exists([lane])?;
-    Ok(!is_closed && connection.prepare_cached(ANY_WAITING)?.exists(params![lane, micros(now)])?)
+/// Selects a delivery that may be brought forward for a probe and has not expired.
+pub(super) const ANY_PULLABLE: &str = "SELECT 1 FROM deliveries INDEXED BY pullable
+    WHERE state = 0 AND attempts > 0 AND pulled = 0 AND lane = ?1 AND due_at > ?2
+        AND (expires_at IS NULL OR expires_at > ?2) LIMIT 1";
+
+/// Selects when the next delivery of one priority becomes due.
+pub(super) const NEXT_LATER: &str = "SELECT due_at FROM deliveries INDEXED BY waiting
+    WHERE state = 0 AND lane = ?1 AND priority = ?2 AND due_at > ?3 ORDER BY due_at LIMIT 1";
+
+/// Returns whether a delivery of a lane may probe the lane's circuit now.
+pub(super) fn probe_supply(
+    connection: &Connection,
+    lane: i64,
+    now: Timestamp,
+) -> rusqlite::Result<ProbeSupply> {
+    let mut supply = ProbeSupply { can_probe: false, next_due: [None; 4] };
+    if connection.prepare_cached("SELECT 1 FROM closed_lanes WHERE lane = ?1")?.exists([lane])? {
+        return Ok(supply);
+    }
+    let now = micros(now);
+    supply.can_probe = connection.prepare_cached(ANY_PULLABLE)?.exists(params![lane, now])?;
+    for (level, next_due) in (0_i64..).zip(&mut supply.next_due) {
+        let key = params![lane, level, now];
+        supply.can_probe |= connection.prepare_cached(ANY_DUE)?.exists(key)?;
+        let next = connection.prepare_cached(NEXT_LATER)?.query_row(key, |row| row.get(0)).optional()?;
+        *next_due = next.map(time);
+    }
+    Ok(supply)
 }
 
 /// Selects dynamic-URL lanes that were not used since a time, longest unused first.

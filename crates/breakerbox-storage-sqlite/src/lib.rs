@@ -48,6 +48,7 @@ mod maintenance;
 mod migrations;
 mod notifications;
 mod open_files;
+mod outages;
 #[cfg(test)]
 mod plans;
 mod prune;

@@ -9,7 +9,7 @@ use super::abandoned::{Abandoned, AbandonedResults};
 use super::columns::{CANCELLED, micros, number, time};
 use super::job::Command;
 use super::lanes;
-use super::settle::{give_up_expired, hand_back, stop_waiting};
+use super::settle::{give_up_expired, stop_waiting, wait_again};
 use super::transaction::WriteTransaction;
 use crate::error::JobError;
 
@@ -31,7 +31,7 @@ impl Command for Reclaim {
         let mut batch = BatchResult { done: 0, woken: self.answers.woken.clone(), more };
         let mut woken = BTreeMap::new();
         for (delivery, lease) in ended {
-            if let Some(held) = hand_back(transaction, delivery, lease)? {
+            if let Some(held) = wait_again(transaction, delivery, lease, true)? {
                 batch.done += 1;
                 woken.insert(held.lane, held.tenant);
             }

@@ -20,6 +20,8 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0008_owners.sql"),
     include_str!("migrations/0009_requests.sql"),
     include_str!("migrations/0010_notifications.sql"),
+    include_str!("migrations/0011_pulled.sql"),
+    include_str!("migrations/0012_outages.sql"),
 ];
 
 /// The newest schema version that this program knows.

@@ -1,7 +1,7 @@
 //! Inserts notifications: the notification, and a row for each of its targets. The job that writes the cause calls
 //! this, so that both are in one commit.
 
-use breakerbox_model::notifications::{Kind, MOST_WAITING, News, Notification};
+use breakerbox_model::notifications::{Kind, MOST_WAITING, News, Notification, Recovered};
 use breakerbox_model::objects::Moment;
 use breakerbox_storage::QueueError;
 use rusqlite::{OptionalExtension, params};
@@ -14,7 +14,7 @@ use crate::error::JobError;
 impl WriteTransaction<'_> {
     /// Inserts a notification, and returns whether it is new. It is not new if one with the same kind,
     /// subject and epoch exists. A notification that the circuit store is lost or back is also not new if the
-    /// latest one already says so.
+    /// latest one already says so, and a recovery is not if people were not notified of its outage.
     ///
     /// # Errors
     /// Returns an error if the database fails.
@@ -33,9 +33,9 @@ impl WriteTransaction<'_> {
         }
         let news = match &notification.news {
             News::StoreBack { since: None } => News::StoreBack { since: latest.map(|(_, at)| at) },
-            News::Recovery(news) if news.since.is_none() => {
-                let since = self.outage_since(&notification.subject, notification.epoch)?;
-                News::Recovery(breakerbox_model::notifications::Recovered { since, ..news.clone() })
+            News::Recovery(news) => {
+                let Some(since) = self.notified_outage(&notification.subject)? else { return Ok(false) };
+                News::Recovery(Recovered { since: Some(since), ..news.clone() })
             }
             other => other.clone(),
         };
@@ -113,23 +113,5 @@ impl WriteTransaction<'_> {
             })
             .optional()?;
         Ok(found)
-    }
-
-    /// Returns the start of the outage that this circuit recovers from: the time of its latest trip, if the circuit
-    /// has not recovered since that trip.
-    fn outage_since(&self, key: &str, epoch: u64) -> Result<Option<Moment>, JobError<QueueError>> {
-        let mut latest = self.connection.prepare_cached(
-            "SELECT epoch, at FROM notifications WHERE subject = ?1 AND kind = ?2 AND epoch < ?3 ORDER BY epoch DESC LIMIT 1",
-        )?;
-        let mut find = |kind: Kind| {
-            latest
-                .query_row(params![key, kind.name(), number(epoch)], |row| {
-                    Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?))
-                })
-                .optional()
-        };
-        let (trip, recovery) = (find(Kind::Trip)?, find(Kind::Recovery)?);
-        let is_over = |trip: &(i64, i64)| recovery.is_none_or(|recovery| recovery.0 < trip.0);
-        Ok(trip.filter(is_over).map(|(_, at)| Moment(time(at))))
     }
 }

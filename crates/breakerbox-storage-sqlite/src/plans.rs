@@ -6,8 +6,8 @@ use std::path::Path;
 use rusqlite::types::Value;
 use rusqlite::{Connection, StatementStatus, params_from_iter};
 
-use super::claim::{ANY, DUE, FRESH_AND_DUE, FRESH_AND_LATER, WHOLE};
-use super::lanes::{NEXT_DUE, NEXT_LANE};
+use super::claim::{DUE, PROBE_DUE, PROBE_LATER, WHOLE};
+use super::lanes::{ANY_DUE, ANY_PULLABLE, NEXT_DUE, NEXT_LANE, NEXT_LATER};
 use super::maintenance::{EXPIRED, IN_LANE};
 use super::migrations::migrate;
 use super::reminders::due;
@@ -27,7 +27,7 @@ fn fill(connection: &Connection, first: i64, count: i64, lane: i64, state: i64, 
     let sql = "WITH RECURSIVE n (i) AS (VALUES (?1) UNION ALL SELECT i + 1 FROM n WHERE i < ?1 + ?2 - 1)
         INSERT INTO deliveries
             (id, event, tenant, lane, state, priority, attempts, requests, due_at, failed_probe, expires_at)
-        SELECT i, i, 1, ?3, ?4, i % 4, 0, 0, ?5 + i, 0, ?5 + i + 1000000000000 FROM n";
+        SELECT i, i, 1, ?3, ?4, i % 4, 1, 0, ?5 + i, 0, ?5 + i + 1000000000000 FROM n";
     connection.execute(sql, [first, count, lane, state, due_at]).unwrap();
 }
 
@@ -52,14 +52,16 @@ fn questions() -> Vec<(&'static str, Vec<i64>)> {
         (EXPIRED, vec![NOW, 10]),
         (IN_LANE, vec![LANE, 3]),
         (WHOLE, vec![900_000_000]),
+        (PROBE_LATER, vec![LANE, NOW, OUTAGE]),
+        (ANY_PULLABLE, vec![LANE, NOW]),
         (due::NEXT, vec![]),
         (due::UNTIL, vec![NOW, 3]),
     ];
     for priority in 0..4 {
         questions.push((DUE, vec![LANE, priority, NOW, 3]));
-        questions.push((FRESH_AND_DUE, vec![LANE, priority, NOW, OUTAGE]));
-        questions.push((FRESH_AND_LATER, vec![LANE, priority, NOW, OUTAGE]));
-        questions.push((ANY, vec![LANE, priority]));
+        questions.push((PROBE_DUE, vec![LANE, priority, NOW, OUTAGE]));
+        questions.push((ANY_DUE, vec![LANE, priority, NOW]));
+        questions.push((NEXT_LATER, vec![LANE, priority, NOW]));
     }
     questions
 }
@@ -113,6 +115,8 @@ fn a_claim_and_a_look_take_as_many_steps_among_a_hundred_thousand_as_among_none(
     fill(&connection, 1, MANY, LANE, 0, 3 * NOW); // due later
     fill(&connection, 1_000_000, MANY, LANE - 1, 0, 0); // parked in another lane
     fill(&connection, 2_000_000, MANY, LANE, 2, 0); // delivered
+    fill(&connection, 3_000_000, MANY, LANE, 0, 3 * NOW); // brought forward already
+    connection.execute("UPDATE deliveries SET pulled = 1 WHERE id BETWEEN 3000000 AND 3999999", []).unwrap();
     let among_many = decisions(&connection);
     assert_eq!(alone, among_many);
 }
@@ -125,7 +129,7 @@ fn indexes_hold_what_is_unfinished_and_nothing_else() {
         let sql = "SELECT sum(ncell) FROM dbstat WHERE name = ?1";
         connection.query_row(sql, [index], |row| row.get::<_, i64>(0)).unwrap()
     };
-    for index in ["waiting", "leased", "expiring", "dead_letters", "all_dead_letters"] {
+    for index in ["waiting", "pullable", "leased", "expiring", "dead_letters", "all_dead_letters"] {
         assert_eq!(pages(index), 0, "{index}: what is delivered is in none of them");
     }
 }

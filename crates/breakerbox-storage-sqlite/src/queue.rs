@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use breakerbox_core::Timestamp;
 use breakerbox_model::objects::{DeliveryId, LaneId, NewBatch};
 use breakerbox_storage::{
-    BatchResult, Claim, Claimed, Lease, Queue, QueueError, Reservations, Retention, Settled, Settlement,
-    SubmitError, Submitted, WaitingLane,
+    BatchResult, Claim, Claimed, Lease, ProbeSupply, Queue, QueueError, Reservations, Retention, Settled,
+    Settlement, SubmitError, Submitted, WaitingLane,
 };
 
 use super::abandoned::{Abandoned, AbandonedResults};
@@ -114,9 +114,9 @@ impl Queue for SqliteQueue {
         self.database.read(move |connection| Ok(lanes::waiting_after(connection, after, limit)?)).await
     }
 
-    async fn has_waiting(&self, lane: LaneId) -> Result<bool, QueueError> {
+    async fn probe_supply(&self, lane: LaneId) -> Result<ProbeSupply, QueueError> {
         let now = self.now();
-        self.database.read(move |connection| Ok(lanes::has_waiting(connection, lane.number(), now)?)).await
+        self.database.read(move |connection| Ok(lanes::probe_supply(connection, lane.number(), now)?)).await
     }
 
     async fn reclaim(&self, limit: usize) -> Result<BatchResult, QueueError> {

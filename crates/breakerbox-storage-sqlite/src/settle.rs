@@ -40,7 +40,7 @@ impl Command for Settlement {
                     .connection
                     .prepare_cached(
                         "UPDATE deliveries SET state = ?2, due_at = ?3, attempts = attempts + ?4, requests = requests + 1,
-                             failed_probe = coalesce(?5, failed_probe)
+                             failed_probe = coalesce(?5, failed_probe), pulled = pulled AND NOT ?4
                          WHERE id = ?1",
                     )?
                     .execute(params![
@@ -69,17 +69,21 @@ impl Command for HandBack {
     type Output = Settled;
 
     fn run(&mut self, transaction: &mut WriteTransaction<'_>) -> Result<Settled, JobError<QueueError>> {
-        let found = hand_back(transaction, self.delivery.number(), self.lease)?;
+        let found = wait_again(transaction, self.delivery.number(), self.lease, false)?;
         Ok(if found.is_some() { Settled::Done } else { Settled::Fenced })
     }
 }
 
 /// Makes a leased delivery wait again at its old position, or cancels it if its lane is closed or its reminder was
 /// paused or cancelled in the meantime. Returns `None` if the lease is not current.
-pub(super) fn hand_back(
+///
+/// `may_be_sent` is whether a request may have been made. If not, a delivery that was brought forward for a probe may
+/// be brought forward again.
+pub(super) fn wait_again(
     transaction: &mut WriteTransaction<'_>,
     delivery: i64,
     lease: Lease,
+    may_be_sent: bool,
 ) -> rusqlite::Result<Option<Held>> {
     let Some(held) = transaction.writer_state.release(delivery, lease) else { return Ok(None) };
     if transaction.writer_state.is_closed(held.lane) || is_withdrawn(transaction, delivery, &held)? {
@@ -89,8 +93,8 @@ pub(super) fn hand_back(
     } else {
         transaction
             .connection
-            .prepare_cached("UPDATE deliveries SET state = ?2 WHERE id = ?1")?
-            .execute(params![delivery, WAITING])?;
+            .prepare_cached("UPDATE deliveries SET state = ?2, pulled = pulled AND ?3 WHERE id = ?1")?
+            .execute(params![delivery, WAITING, may_be_sent])?;
     }
     Ok(Some(held))
 }

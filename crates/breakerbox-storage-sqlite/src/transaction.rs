@@ -88,13 +88,6 @@ impl WriteTransaction<'_> {
         Backlog { count: unfinished.count, bytes: unfinished.bytes }
     }
 
-    /// Returns a lane's unfinished deliveries, including the changes in this transaction.
-    #[must_use]
-    pub fn unfinished_in(&self, lane: LaneId) -> Backlog {
-        let unfinished = self.writer_state.unfinished_in(lane.number());
-        Backlog { count: unfinished.count, bytes: unfinished.bytes }
-    }
-
     /// Returns the lane for a dynamic URL's circuit, creating it if necessary.
     ///
     /// # Errors

@@ -98,11 +98,11 @@ pub trait Queue: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<WaitingLane>, QueueError>;
 
-    /// Returns whether an unexpired delivery waits in this lane and can be used to probe the lane's circuit.
+    /// Returns whether a delivery of this lane may probe the lane's circuit now.
     ///
     /// # Errors
     /// Returns an error if the database fails.
-    async fn has_waiting(&self, lane: LaneId) -> Result<bool, QueueError>;
+    async fn probe_supply(&self, lane: LaneId) -> Result<ProbeSupply, QueueError>;
 
     /// Makes up to `limit` deliveries whose lease has expired wait again. Returns the lanes of these deliveries, and
     /// whether there may be more expired leases.
@@ -244,12 +244,9 @@ pub enum Claim {
         /// The duration of the lease, after which the delivery can be reclaimed.
         lease: Duration,
     },
-    /// Leases one delivery for a probe. Deliveries that have failed a probe in this outage come last, so that probes
-    /// don't use the same poison payload repeatedly. In order of preference:
-    ///
-    /// 1. The first due delivery, by priority and age, that has not failed a probe in this outage.
-    /// 2. The next delivery to become due that has not failed a probe in this outage. It is brought forward.
-    /// 3. The delivery that is due first.
+    /// Leases one delivery for a probe: the one with the lowest
+    /// [rank](breakerbox_model::delivery::ProbeCandidate::rank). One that is not due is brought forward, and not again
+    /// until its next wait, unless it is handed back.
     Probe {
         /// The lane to lease from.
         lane: LaneId,
@@ -258,6 +255,15 @@ pub enum Claim {
         /// The duration of the lease, after which the delivery can be reclaimed.
         lease: Duration,
     },
+}
+
+/// Whether a lane's circuit can be probed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ProbeSupply {
+    /// Whether an unexpired delivery of the lane may probe now: it is due, or it may be brought forward.
+    pub can_probe: bool,
+    /// For each priority, when the next delivery becomes due. Deliveries that are already due are left out.
+    pub next_due: [Option<Timestamp>; 4],
 }
 
 /// The result of a claim on a lane.

@@ -84,7 +84,7 @@ impl Breakerbox {
     /// Returns the policy that governs this key, which is the key's own, its tenant's, or the default policy.
     #[must_use]
     pub fn policy_of(&self, key: &str) -> Arc<Policy> {
-        self.0.policy_of(key)
+        self.0.policies().set_for(key)
     }
 
     /// Creates a handle for a key that gets no circuit, because the registry is full.
@@ -142,6 +142,26 @@ impl Breakerbox {
             self.0.waiters.wake_one(&cell);
         }
         Ok(())
+    }
+
+    /// Suspends or resumes disabling: while it is suspended, no circuit is disabled after too many trips, whatever its
+    /// policy says. For an [outage on this side](breakerbox_core::own_outage). Circuits keep their state, and disabled
+    /// ones stay disabled.
+    ///
+    /// ```
+    /// use breakerbox::{Breakerbox, Policy};
+    ///
+    /// let policy = Policy::builder().disable_after(10).build()?;
+    /// let breakers = Breakerbox::builder().policy(policy).build();
+    /// let circuit = breakers.circuit("https://api.example.com/orders")?;
+    /// breakers.suspend_disabling(true);
+    /// assert_eq!(circuit.policy().disable_after(), None);
+    /// breakers.suspend_disabling(false);
+    /// assert_eq!(circuit.policy().disable_after(), Some(10));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn suspend_disabling(&self, is_suspended: bool) {
+        self.change_policies(|policies| policies.suspend_disabling(is_suspended));
     }
 
     fn change_policies(&self, change: impl FnOnce(&mut Policies)) {

@@ -14,9 +14,11 @@
 //! | [`hostile`], [`clients`] | with any receiver, attempts end in time and memory usage stays small; with any request, the client gets an error that states what is wrong |
 //! | [`disk`], [`quota`] | a full disk or a full backlog: the gateway refuses with a reason, and keeps working |
 //! | [`own_faults`] | local faults: no receiver is blamed, and the gateway recovers automatically |
+//! | [`own_network`] | the gateway's own network is away: no tenant is notified, no circuit is disabled, and all lanes flow soon after the return |
 //! | [`reminders`] | reminders: on time, cheap, never lost, limited per tenant, all counted |
 //! | [`notifications`] | a flapping endpoint: few messages, which report every trip once |
-//! | `site`, `tls` | a gateway and a receiver for a test; receivers with faulty TLS |
+//! | [`recovery_lag`] | short and long outages of receivers: deliveries flow again soon after |
+//! | `site`, `network`, `tls` | a gateway and a receiver for a test; a network that can fail; receivers with faulty TLS |
 //! | [`clock_file`] | a wall clock that a test sets while a gateway runs |
 //! | [`lossy_gateway`] | a gateway that stores nothing, to check that the tests detect it |
 //! | [`findings`], [`ledger`], [`seed`] | the result of a test; the state of every accepted event; random choices by seed |
@@ -40,10 +42,13 @@ pub mod large_tenant;
 pub mod ledger;
 pub mod lossy_gateway;
 pub mod neighbours;
+mod network;
 pub mod notifications;
 pub mod own_faults;
+pub mod own_network;
 pub mod powercut;
 pub mod quota;
+pub mod recovery_lag;
 pub mod reminders;
 pub mod seed;
 pub mod sigterm;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use breakerbox_proofs::gateway::findings::Findings;
 use breakerbox_proofs::gateway::{
     backlog, clients, crowd, decisions, disk, drain, first_failures, hostile, isolation, kills, large_tenant,
-    neighbours, notifications, own_faults, powercut, quota, sigterm,
+    neighbours, notifications, own_faults, own_network, powercut, quota, recovery_lag, sigterm,
 };
 use breakerbox_testkit::gateway::Settings;
 
@@ -100,6 +100,20 @@ fn hostile_clients_are_told_what_is_wrong() {
 fn no_receiver_is_blamed_for_a_fault_on_our_side() {
     for case in own_faults::Case::ALL {
         holds(&own_faults::prove(program(), case, own_faults::Size::SMALL).unwrap());
+    }
+}
+
+#[test]
+fn deliveries_flow_again_soon_after_a_blip() {
+    for outage in recovery_lag::Size::SMALL.outages {
+        holds(&recovery_lag::prove(program(), *outage, recovery_lag::Size::SMALL).unwrap());
+    }
+}
+
+#[test]
+fn no_tenant_hears_of_an_outage_of_our_own_network() {
+    for case in own_network::Case::ALL {
+        holds(&own_network::prove(program(), case, own_network::Size::SMALL).unwrap());
     }
 }
 

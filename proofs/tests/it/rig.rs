@@ -8,8 +8,7 @@ use breakerbox_proofs::fleet::{Acquired, Backing, Behaviour, Kind, Process, Rece
 
 use crate::program;
 
-const POLICY: &str =
-    r#"{"failure_rate":"off","consecutive_failures":2,"jitter":0,"ramp_cap":"off","probes":1}"#;
+const POLICY: &str = r#"{"failure_rate":"off","consecutive_failures":2,"cool_off":"30s","jitter":0,"ramp_cap":"off","probes":1}"#;
 
 fn settings(backing: &Backing, receiver: &Receiver, number: u32) -> Settings {
     let own = Settings::new(&backing.url(), &receiver.url(), number);

@@ -32,7 +32,7 @@ fn limit_cursor(at: u64) -> String {
 
 #[test]
 fn listings_go_through_all_pages_and_stop_where_they_are_told() {
-    for command in ["tenants", "endpoints", "deliveries", "reminders", "circuits", "keys"] {
+    for command in ["tenants", "endpoints", "deliveries", "lanes", "reminders", "circuits", "keys"] {
         let api = FakeApi::start(pages);
         let ended = against(&api, &[command, "list", "--limit", "2000", "--quiet"]);
         assert_eq!(ended.code, 0, "{}", ended.stderr);
@@ -62,6 +62,7 @@ fn a_limit_is_one_or_more_for_every_listing() {
         &["endpoints", "list"],
         &["deliveries", "list"],
         &["deliveries", "attempts", "dlv_1"],
+        &["lanes", "list"],
         &["resends", "list"],
         &["reminders", "list"],
         &["reminders", "runs", "rem_1"],
@@ -90,6 +91,28 @@ fn an_empty_page_is_not_the_last_and_a_full_listing_asks_for_no_more() {
     assert_eq!((ended.code, ended.stdout.as_str()), (0, "a\nb\n"), "{}", ended.stderr);
     let asked: Vec<_> = api.asked().iter().map(Asked::line).collect();
     assert_eq!(asked, ["GET /v1/tenants?limit=2", "GET /v1/tenants?limit=2&cursor=on"]);
+}
+
+#[test]
+fn listings_say_what_is_waited_for() {
+    let item = json!({"id": "x_1", "waiting": 12, "waits_for": "retry_after", "waits_until": "2030-01-31T12:00:00.000Z"});
+    let api = answering(json!({"items": [item], "next": null}));
+    for (command, titles) in [
+        ("deliveries", &["WAITS FOR", "UNTIL"][..]),
+        ("endpoints", &["WAITING", "WAITS FOR", "UNTIL"]),
+        ("lanes", &["WAITING", "WAITS FOR", "UNTIL"]),
+    ] {
+        let ended = against(&api, &[command, "list", "--tenant", "acme"]);
+        assert_eq!(ended.code, 0, "{}", ended.stderr);
+        let (heading, line) = ended.stdout.split_once('\n').unwrap();
+        assert!(titles.iter().all(|title| heading.contains(title)), "{command}: {heading}");
+        assert!(
+            line.contains("retry_after") && line.contains("2030-01-31T12:00:00.000Z"),
+            "{command}: {line}"
+        );
+        assert_eq!(line.contains(" 12 "), titles.contains(&"WAITING"), "{command}: {line}");
+    }
+    assert_eq!(api.asked()[2].line(), "GET /v1/lanes?tenant=acme&limit=100");
 }
 
 #[test]

@@ -74,6 +74,7 @@ const OTHERS: &[(&str, &str, &str)] = &[
     ("notify.smtp_url", "\"smtps://user@mail.example.com\"", "smtps://user@mail.example.com"),
     ("notify.smtp_from", "\"Box <box@example.com>\"", "Box <box@example.com>"),
     ("notify.kinds", "[\"trip\", \"store_lost\"]", "trip,store_lost"),
+    ("notify.after", "\"5m\"", "5m"),
     ("notify.burst", "9", "9"),
     ("notify.interval", "\"10s\"", "10s"),
     ("notify.dead_letters", "\"off\"", "off"),

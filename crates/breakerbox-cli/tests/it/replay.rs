@@ -10,6 +10,9 @@ const SIMPLE: &str = r#"
     consecutive_failures = 3
     probes = 1
     ramp_cap = "off"
+    cool_off = "30s"
+    cool_off_factor = 2
+    disable_min = "0s"
 "#;
 
 fn failures(times: &[u64]) -> String {
@@ -130,7 +133,7 @@ fn jitter_is_off() {
 
 #[test]
 fn a_retry_time_between_two_milliseconds_is_rounded_up() {
-    let policy = format!("{SIMPLE}\ncool_off = \"1ms\"\ncool_off_factor = 1.5");
+    let policy = SIMPLE.replace("\"30s\"", "\"1ms\"").replace("factor = 2", "factor = 1.5");
     let lines = Replay::new().policy(&policy).lines(failures(&[0, 0, 0, 1]));
     assert_eq!(lines[2]["retry_at_ms"], 3, "1 ms + 1.5 ms");
 }

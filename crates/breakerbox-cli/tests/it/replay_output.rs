@@ -8,7 +8,8 @@ fn story() -> String {
     std::fs::read_to_string(root().join("examples/traffic.jsonl")).unwrap()
 }
 
-const SIMPLE: &str = "failure_rate = \"off\"\nconsecutive_failures = 3\nprobes = 1\nramp_cap = \"off\"\n";
+const SIMPLE: &str = "failure_rate = \"off\"\nconsecutive_failures = 3\nprobes = 1\nramp_cap = \"off\"\ncool_off = \"30s\"\n\
+    cool_off_factor = 2\ndisable_min = \"0s\"\n";
 
 /// Returns traffic with one outage. The circuit opens at 20 ms, refuses two failing calls and a successful one, probes
 /// at 30,020 ms for 80 ms, and then stays closed.
@@ -131,7 +132,8 @@ fn the_page_is_bounded_however_many_keys_there_are() {
 
 #[test]
 fn the_page_is_bounded_however_much_keys_flap() {
-    let policy = SIMPLE.replace("= 3", "= 1") + "cool_off = \"1ms\"\ncool_off_factor = 1\n";
+    let policy =
+        SIMPLE.replace("= 3", "= 1").replace("\"30s\"", "\"1ms\"").replace("factor = 2", "factor = 1");
     let mut traffic = String::new();
     for n in 0..250 {
         for key in 0..500 {

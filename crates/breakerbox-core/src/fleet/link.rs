@@ -10,7 +10,7 @@ use super::reporting::{self, Due, Known, PendingTrip, Suspicion};
 use super::results::Consistency;
 use super::stand_back::StandBack;
 use crate::circuit::Circuit;
-use crate::outcome::{Outcome, OutcomeKind};
+use crate::outcome::{OpenedBy, Outcome, OutcomeKind};
 use crate::permit::Refusal;
 use crate::policy::Policy;
 use crate::record::{Lease, Record};
@@ -46,6 +46,8 @@ pub(super) struct Link {
     /// Set while the known counts meet a trip rule. Calls are refused until the other processes have had time to
     /// report.
     pub(super) pending_trip: Option<PendingTrip>,
+    /// The latency of this process's latest counted call; while a trip is pending, of the call that met the rule.
+    latency: Duration,
     /// The longest retry-after among the unreported outcomes.
     pub(super) retry_after: Option<Duration>,
     /// The longest retry-after among the outcomes reported since the latest decision.
@@ -95,6 +97,7 @@ impl Link {
             fleet_at: Timestamp::ZERO,
             suspicion: Suspicion::default(),
             pending_trip: None,
+            latency: Duration::ZERO,
             retry_after: None,
             reported_retry_after: None,
             alone: false,
@@ -133,6 +136,9 @@ impl Link {
             OutcomeKind::Success => self.note_success(now),
             OutcomeKind::Failure => _ = self.run_began.get_or_insert(now),
             OutcomeKind::Ignored => return,
+        }
+        if self.pending_trip.is_none() {
+            self.latency = outcome.latency;
         }
         self.retry_after = self.retry_after.max(outcome.retry_after);
         self.unreported.fit(policy, now);
@@ -256,6 +262,12 @@ impl Link {
         })
     }
 
+    /// Returns how long this process's calls require the circuit to stay open if it trips now.
+    pub(super) fn opened_by(&self) -> OpenedBy {
+        let retry_after = self.retry_after.max(self.reported_retry_after);
+        OpenedBy { latency: self.latency, retry_after }
+    }
+
     /// Handles the response to a report. `None` means that there was no response, and the store may or may not have
     /// counted the report.
     pub(super) fn answered(&mut self, fleet: Option<Totals>, now: Timestamp) {
@@ -301,6 +313,7 @@ impl Link {
         self.fleet = Totals::default();
         self.suspicion = Suspicion::default();
         self.pending_trip = None;
+        self.latency = Duration::ZERO;
         self.retry_after = None;
         self.reported_retry_after = None;
         self.probe = None;

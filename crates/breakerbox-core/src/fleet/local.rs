@@ -23,7 +23,7 @@ use super::results::StepContext;
 use crate::change::Step;
 use crate::circuit::{AcquireResult, Circuit};
 use crate::fault::Fault;
-use crate::outcome::{Outcome, OutcomeKind};
+use crate::outcome::{OpenedBy, Outcome, OutcomeKind};
 use crate::permit::{Decision, LocalProbe, Permit, PermitKind, Refusal};
 use crate::policy::Policy;
 use crate::record::Status;
@@ -55,12 +55,12 @@ impl LocalCircuit {
     fn trip(
         &mut self,
         totals: &Totals,
-        retry_after: Option<Duration>,
+        opened_by: OpenedBy,
         policy: &Policy,
         draw: RandomBits,
         now: Timestamp,
     ) -> bool {
-        let step = self.0.record().evaluate(totals, retry_after, policy, draw, now);
+        let step = self.0.record().evaluate(totals, opened_by, policy, draw, now);
         step.and_then(|step| self.0.apply(step, policy, now)).is_some()
     }
 
@@ -179,7 +179,7 @@ impl Member {
 
     /// Opens the local circuit if this process's own outcomes meet a rule, while the fleet's do not. Returns whether
     /// it did.
-    pub(super) fn trip_here(&mut self, retry_after: Option<Duration>, at: StepContext<'_>) -> bool {
+    pub(super) fn trip_here(&mut self, opened_by: OpenedBy, at: StepContext<'_>) -> bool {
         let StepContext { policy, draw, now, .. } = at;
         if !self.is_broken_here(policy, now) {
             return false;
@@ -191,7 +191,7 @@ impl Member {
         }
         let own_policy = policy.for_one_process();
         let local = link.local.get_or_insert_with(|| Box::new(LocalCircuit::new(&own_policy, now)));
-        local.trip(&totals, retry_after, &own_policy, draw, now)
+        local.trip(&totals, opened_by, &own_policy, draw, now)
     }
 
     /// Returns this process's counts since the local circuit last changed; `None` if the local circuit is open or does

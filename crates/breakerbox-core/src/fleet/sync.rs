@@ -16,6 +16,7 @@ use super::results::{
     Consistency, Learnt, LeaseAnswer, Pending, Proposal, ReportDue, ReportResult, StepContext,
 };
 use crate::change::{Change, OverrideCommand, Step};
+use crate::outcome::OpenedBy;
 use crate::permit::{Permit, PermitKind, Refusal};
 use crate::policy::Policy;
 use crate::record::{Attribution, Record};
@@ -109,15 +110,14 @@ impl Member {
         if let Some(link) = &mut self.link {
             link.answered((!merged.late).then_some(merged.totals), at.now);
         }
-        self.one_reported(merged, None, at)
+        self.one_reported(merged, OpenedBy::default(), at)
     }
 
-    /// Handles the store's response to the report of a single outcome. `retry_after` is the time that the outcome's
-    /// destination requested. Reports of other outcomes may still await their responses.
+    /// Handles the store's response to the report of a single outcome, that of the call `opened_by`. Reports of other outcomes may still await their responses.
     pub fn one_reported(
         &mut self,
         merged: &Merged,
-        retry_after: Option<Duration>,
+        opened_by: OpenedBy,
         at: StepContext<'_>,
     ) -> ReportResult {
         let StepContext { policy, draw, now, waits } = at;
@@ -142,13 +142,13 @@ impl Member {
         // A process without failures or slow calls leaves the decision to processes that have some: those wait for
         // the others' reports, and may be waiting for this one.
         let is_bystander = own.bad() == 0 && TripRule::first_broken(policy, &own).is_none();
-        let retry_after = retry_after.max(link.reported_retry_after).max(link.retry_after);
-        let evaluated = record.evaluate(&merged.totals, retry_after, policy, draw, now);
+        let opened_by = opened_by.max(link.opened_by());
+        let evaluated = record.evaluate(&merged.totals, opened_by, policy, draw, now);
         let Some(step) = evaluated.filter(|_| !is_bystander) else {
             // The fleet's reports meet no rule. If this process waited to trip, it stops waiting.
             link.pending_trip = None;
             link.reported_retry_after = None;
-            let opened_locally = self.trip_here(retry_after, at);
+            let opened_locally = self.trip_here(opened_by, at);
             let learnt = Learnt { opened_locally, ..learnt };
             return ReportResult { call_for_reports: is_suspected, ..ReportResult::nothing(learnt) };
         };

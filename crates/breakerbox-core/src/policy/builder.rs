@@ -112,10 +112,12 @@ impl PolicyBuilder {
         slow_call: impl Into<Option<Duration>>;
         /// Trips the circuit at this percentage of slow calls, 1 to 100. Requires `slow_call`.
         slow_rate: impl Percentage;
-        /// Sets how long the circuit stays open after the first trip.
+        /// Sets how long the circuit stays open after the first trip. It stays open for at least as long as the call
+        /// took whose outcome opened it.
         cool_off: Duration;
         /// Sets the factor by which the cool-off grows with each further trip. At least 1, which keeps the cool-off
-        /// constant.
+        /// constant. A trip of a closed circuit waits for at most 30 s, or for `cool_off` if that is longer; only failed
+        /// probes make it longer.
         cool_off_factor: f64;
         /// Sets the maximum cool-off.
         cool_off_max: Duration;
@@ -127,7 +129,8 @@ impl PolicyBuilder {
         probe_timeout: Duration;
         /// Sets the number of calls in flight at which the ramp ends, 1 (no ramp) to 1,000,000.
         ramp_cap: impl Into<Option<u64>>;
-        /// Sets how long a circuit must have been closed for its earlier trips to be forgiven.
+        /// Sets the time after which a closed circuit's trips are forgiven. They are forgiven earlier once the circuit
+        /// has been closed for ten times its last cool-off.
         forgive_after: Duration;
         /// Sets the number of trips at which the circuit is disabled, 1 to 1,000,000.
         disable_after: impl Into<Option<u64>>;

@@ -29,6 +29,12 @@ use crate::backoff::Backoff;
 use crate::fault::Fault;
 use crate::token::RandomBits;
 
+/// The longest cool-off of a circuit that trips while it is closed, however often it tripped before.
+const LONGEST_FROM_CLOSED: Duration = Duration::from_secs(30);
+
+/// The number of its last cool-offs for which a circuit must be closed for its trips to be forgiven.
+const FORGIVEN_AFTER_COOL_OFFS: u32 = 10;
+
 /// A circuit's validated settings.
 ///
 /// ```
@@ -83,8 +89,8 @@ impl Default for Policy {
             slow_call: None,
             slow_rate: None,
             cool_off: Backoff {
-                first: Duration::from_secs(30),
-                factor: 2.0,
+                first: Duration::from_secs(1),
+                factor: 1.5,
                 max: Duration::from_secs(600),
                 jitter_percent: 10,
             },
@@ -93,7 +99,7 @@ impl Default for Policy {
             ramp_cap: Some(64),
             forgive_after: Duration::from_secs(600),
             disable_after: None,
-            disable_min: Duration::ZERO,
+            disable_min: Duration::from_secs(72 * 3_600),
             cancel_grace: Duration::from_secs(1),
             recovery_rate: 100,
             sample_recent: Some(3),
@@ -108,6 +114,12 @@ impl Policy {
     /// Returns a builder that starts from the defaults.
     pub fn builder() -> PolicyBuilder {
         PolicyBuilder::default()
+    }
+
+    /// Returns the same policy, except that it never disables a circuit.
+    #[must_use]
+    pub fn without_disabling(&self) -> Self {
+        Self { disable_after: None, ..self.clone() }
     }
 
     /// Returns the same policy without jitter, for reproducible results.
@@ -192,13 +204,13 @@ impl Policy {
         self.slow_rate
     }
 
-    /// How long the circuit stays open after the first trip. The default is 30 s.
+    /// How long the circuit stays open after the first trip. The default is 1 s.
     #[must_use]
     pub const fn cool_off(&self) -> Duration {
         self.cool_off.first
     }
 
-    /// The factor by which the cool-off grows with each further trip, at least 1. The default is 2.
+    /// The factor by which the cool-off grows with each further trip, at least 1. The default is 1.5.
     #[must_use]
     pub const fn cool_off_factor(&self) -> f64 {
         self.cool_off.factor
@@ -235,7 +247,8 @@ impl Policy {
         self.ramp_cap
     }
 
-    /// The time that a circuit must stay closed for its earlier trips to be forgiven. The default is 10 minutes.
+    /// The time after which a closed circuit's trips are forgiven. They are forgiven earlier once the circuit has been
+    /// closed for ten times its last cool-off. The default is 10 minutes.
     #[must_use]
     pub const fn forgive_after(&self) -> Duration {
         self.forgive_after
@@ -248,7 +261,7 @@ impl Policy {
     }
 
     /// The minimum time that the circuit must have failed before it can be disabled, from the first failure after the
-    /// latest success. The default is zero.
+    /// latest success. The default is 72 hours.
     #[must_use]
     pub const fn disable_min(&self) -> Duration {
         self.disable_min
@@ -296,8 +309,22 @@ impl Policy {
         }
     }
 
-    /// Returns the cool-off after the `trips`-th trip.
+    /// Returns the cool-off after the `trips`-th trip, by a failed probe.
     pub(crate) fn cool_off_after(&self, trips: u32, draw: RandomBits) -> Duration {
         self.cool_off.delay(trips, draw)
+    }
+
+    /// Returns the cool-off after the `trips`-th trip, from closed. The calls just before the trip show that the
+    /// destination was up until then, so the cool-off grows to at most [`LONGEST_FROM_CLOSED`]; or is the first
+    /// cool-off, if the policy makes that longer.
+    pub(crate) fn cool_off_from_closed(&self, trips: u32, draw: RandomBits) -> Duration {
+        let first = self.cool_off_after(1, draw);
+        self.cool_off_after(trips, draw).min(first.max(LONGEST_FROM_CLOSED))
+    }
+
+    /// Returns how long a circuit must be closed for this many trips to be forgiven.
+    pub(crate) fn forgiven_after(&self, trips: u32) -> Duration {
+        let last = self.cool_off.delay_without_jitter(trips);
+        last.saturating_mul(FORGIVEN_AFTER_COOL_OFFS).min(self.forgive_after)
     }
 }

@@ -60,6 +60,7 @@ impl Preset {
                 policy.cool_off.first = Duration::from_secs(30);
                 policy.recovery_rate = 5;
                 policy.disable_after = Some(10);
+                policy.disable_min = Duration::ZERO;
             }
             Self::Reminders => {
                 policy.window = Duration::from_secs(60);

@@ -68,4 +68,7 @@ pub enum OverrideCommand {
     Enable,
     /// Close the circuit, with zero trips and without an override.
     Reset,
+    /// Forget the trips and failures of an open circuit without an override, and probe at once. For failures that were
+    /// not the destination's, such as during an [outage on this side](crate::own_outage).
+    Excuse,
 }

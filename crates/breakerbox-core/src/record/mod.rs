@@ -160,12 +160,13 @@ impl Lease {
 /// | 7 | half-open | the probe failed in time | open | `probe` |
 /// | 8 | half-open | the probe's outcome was ignored, or it was cancelled | half-open, the lease is free | `probe` |
 /// | 9 | any | an outcome whose epoch, nonce or lease is not current | same | `probe`, `circuit` |
-/// | 10 | at a trip | closed for `forgive_after` | trips count from 0 | `trip` |
+/// | 10 | at a trip | closed for ten times the last cool-off, or for `forgive_after` | trips count from 0 | `trip` |
 /// | 11 | at a trip | `disable_after` trips, failing for `disable_min` | disabled | `trip` |
 /// | 12 | any | force open, force closed, disable | that mode | `overrides` |
 /// | 13 | any | release, enable, reset | open or closed, automatic | `overrides` |
 ///
-/// The last column is the source file with the decision.
+/// The last column is the source file with the decision. Beside the table, `overrides` lets an open circuit probe at
+/// once ([`OverrideCommand::Excuse`]), after an outage on this side.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Record {
     /// The state, which applies while the mode is automatic.
@@ -301,9 +302,10 @@ impl Record {
         policy.window().max(policy.forgive_after())
     }
 
-    /// Whether the circuit has been closed long enough for its trips to be forgiven.
+    /// Whether the circuit has been closed long enough for its trips to be forgiven: for ten times its last cool-off, or
+    /// for `forgive_after`.
     pub(crate) fn is_forgiven(&self, policy: &Policy, now: Timestamp) -> bool {
-        self.state == State::Closed && now.since(self.changed_at) >= policy.forgive_after()
+        self.state == State::Closed && now.since(self.changed_at) >= policy.forgiven_after(self.trips)
     }
 }
 

@@ -1,4 +1,5 @@
-//! Rows 12 and 13 of the table: operators' overrides, which apply in any state.
+//! Rows 12 and 13 of the table: operators' overrides, which apply in any state; and the excuse of failures that were not
+//! the destination's.
 
 use crate::change::{Cause, OverrideCommand, Step};
 use crate::record::{Attribution, Mode, Record, State};
@@ -7,7 +8,8 @@ use crate::token::RandomBits;
 
 impl Record {
     /// Applies an operator's command. Release and enable end any override, including disabled. Returns `None` if the
-    /// command changes nothing, because there is no override to end.
+    /// command changes nothing: there is no override to end, or there are no failures to excuse, or a probe decides
+    /// already.
     #[must_use]
     pub fn apply_override(
         &self,
@@ -43,6 +45,17 @@ impl Record {
                     next.trips = 0;
                     next.failing_since = None;
                 }
+            }
+            OverrideCommand::Excuse => {
+                let is_probing = self.lease.is_some_and(|lease| lease.is_live(now));
+                if !self.is_automatic() || self.state == State::Closed || is_probing {
+                    return None;
+                }
+                next.state = State::Open;
+                next.retry_at = Some(now);
+                next.probe_successes = 0;
+                next.trips = 0;
+                next.failing_since = None;
             }
             OverrideCommand::Reset => {
                 next.state = State::Closed;

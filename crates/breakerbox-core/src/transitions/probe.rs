@@ -30,7 +30,7 @@ impl Record {
             _ if !lease.is_live(now) => None,
             OutcomeKind::Failure => {
                 next.failing_since.get_or_insert(now);
-                Some(next.tripped(Cause::ProbeFailed, outcome.retry_after, policy, draw, now))
+                Some(next.tripped(Cause::ProbeFailed, outcome.into(), policy, draw, now))
             }
             OutcomeKind::Success => {
                 next.last_success = Some(now);

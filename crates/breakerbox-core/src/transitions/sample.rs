@@ -15,6 +15,7 @@ use core::time::Duration;
 
 use crate::change::{Cause, Step};
 use crate::fault::Fault;
+use crate::outcome::OpenedBy;
 use crate::permit::Refusal;
 use crate::policy::Policy;
 use crate::record::{LatestOutcomes, Record, State};
@@ -105,6 +106,12 @@ pub enum Span {
 #[error("is required, because the policy sets mean_latency")]
 pub struct MissingLatencySum;
 
+/// Returns how long sampled calls require the circuit to stay open. Their durations are unknown, so the mean counts.
+fn opened_by(totals: &Totals) -> OpenedBy {
+    let calls = u32::try_from(totals.calls()).unwrap_or(u32::MAX).max(1);
+    OpenedBy { latency: totals.latency_sum / calls, retry_after: None }
+}
+
 impl Record {
     /// Evaluates one tick's sample. An empty sample neither trips nor closes a circuit.
     ///
@@ -124,14 +131,19 @@ impl Record {
         }
         let noted = self.clone().with_latest_outcomes(self.latest_outcomes_with(sample, now));
         Ok(match self.state {
-            State::Closed => evaluated.find_map(|totals| noted.evaluate(&totals, None, policy, draw, now)),
+            State::Closed => {
+                evaluated.find_map(|totals| noted.evaluate(&totals, opened_by(&totals), policy, draw, now))
+            }
             State::Open if self.retry_at.is_some_and(|retry_at| now < retry_at) => None,
             State::Open => Some(self.half_opened(None, draw, now)),
             State::HalfOpen if calls < u64::from(policy.probes()) => self.with_fresh_probes(draw, now),
             State::HalfOpen if reaches(sample.successes, calls, policy.recovery_rate()) => {
                 Some(self.closed(Cause::RecoveryRateMet, draw, now))
             }
-            State::HalfOpen => Some(noted.tripped(Cause::RecoveryRateMissed, None, policy, draw, now)),
+            State::HalfOpen => {
+                let opened_by = evaluated.next().as_ref().map(opened_by).unwrap_or_default();
+                Some(noted.tripped(Cause::RecoveryRateMissed, opened_by, policy, draw, now))
+            }
         })
     }
 

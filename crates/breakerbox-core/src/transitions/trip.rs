@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 use core::time::Duration;
 
 use crate::change::{Cause, Step};
+use crate::outcome::OpenedBy;
 use crate::policy::{Policy, format_duration};
 use crate::record::{Attribution, Mode, Record, State};
 use crate::rule::TripRule;
@@ -16,13 +17,12 @@ use crate::window::Totals;
 const ACTOR: &str = "breakerbox";
 
 impl Record {
-    /// Evaluates the trip rules for a closed circuit after a counted outcome, whose retry-after is `retry_after`.
-    /// Returns the step to open or disabled; `None` if no rule is met.
+    /// Evaluates the trip rules for a closed circuit after a counted outcome, that of the call `opened_by`. Returns the step to open or disabled; `None` if no rule is met.
     #[must_use]
     pub fn evaluate(
         &self,
         totals: &Totals,
-        retry_after: Option<Duration>,
+        opened_by: OpenedBy,
         policy: &Policy,
         draw: RandomBits,
         now: Timestamp,
@@ -32,14 +32,14 @@ impl Record {
         }
         let rule = TripRule::first_broken(policy, totals)?;
         let seen = Self { evidence: Some(Arc::new(*totals)), ..self.clone() };
-        Some(seen.tripped(Cause::Rule(rule), retry_after, policy, draw, now))
+        Some(seen.tripped(Cause::Rule(rule), opened_by, policy, draw, now))
     }
 
     /// Returns the step to open; after too many trips, the step to disabled.
     pub(super) fn tripped(
         &self,
         cause: Cause,
-        retry_after: Option<Duration>,
+        opened_by: OpenedBy,
         policy: &Policy,
         draw: RandomBits,
         now: Timestamp,
@@ -56,9 +56,13 @@ impl Record {
         match next.reason_to_disable(policy, now) {
             Some(attribution) => next.mode = Mode::Disabled(attribution),
             None => {
-                let cool_off = policy.cool_off_after(next.trips, draw);
-                let wait = cool_off.max(retry_after.unwrap_or_default()).min(policy.cool_off_max());
-                next.retry_at = Some(now + wait);
+                let cool_off = match self.state {
+                    State::Closed => policy.cool_off_from_closed(next.trips, draw),
+                    State::Open | State::HalfOpen => policy.cool_off_after(next.trips, draw),
+                };
+                let OpenedBy { latency, retry_after } = opened_by;
+                let wait = cool_off.max(latency).max(retry_after.unwrap_or_default());
+                next.retry_at = Some(now + wait.min(policy.cool_off_max()));
             }
         }
         Step::transition(self, next, cause, draw, now)

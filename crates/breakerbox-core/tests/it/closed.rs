@@ -93,6 +93,63 @@ fn row_01_cool_off_grows_with_each_trip() {
 }
 
 #[test]
+fn row_01_the_circuit_stays_open_at_least_as_long_as_the_call_took() {
+    // Latency of the call that trips, the cool-off in seconds, and the maximum cool-off.
+    for (latency, expected, max) in [(10, 30, 600), (29_000, 30, 600), (45_000, 45, 600), (45_000, 40, 40)] {
+        let mut rig = Rig::new(simple().cool_off_max(secs(max)));
+        rig.fail(2);
+        rig.call(&Outcome::failure(ms(latency)));
+        assert_eq!(rig.record().retry_at, Some(at(expected * 1_000)), "{latency} ms");
+    }
+    let mut rig = Rig::new(simple());
+    rig.call(&Outcome::failure(secs(90)));
+    rig.fail(2);
+    assert_eq!(rig.record().retry_at, Some(at(30_000)), "only the call that trips counts");
+    let slow =
+        Policy::builder().failure_rate(None).consecutive_failures(None).mean_latency(secs(5)).jitter(0);
+    let mut rig = Rig::new(slow.min_calls(1));
+    rig.call(&Outcome::success(secs(7)));
+    assert_eq!(rig.record().retry_at, Some(at(7_000)), "a success that trips is a call too");
+}
+
+#[test]
+fn row_07_a_probe_that_takes_long_to_fail_is_not_repeated_at_once() {
+    let (mut rig, probe) = Rig::half_open(simple().cool_off(secs(1)).cool_off_factor(1.5));
+    rig.now = rig.now + secs(9);
+    rig.settle(probe, &Outcome::failure(secs(9)));
+    assert_eq!(rig.record().retry_at, Some(rig.now + secs(9)), "cool_off(2) is 1.5 s");
+}
+
+#[test]
+fn row_10_a_trip_from_closed_waits_for_at_most_30_s() {
+    // The first cool-off, the number of failed probes, and the cool-off of the next trip from closed.
+    for (cool_off, failed_probes, expected) in
+        [(secs(1), 2, ms(3_375)), (secs(1), 12, secs(30)), (secs(20), 1, secs(30)), (secs(45), 3, secs(45))]
+    {
+        let mut rig = Rig::new(simple().cool_off(cool_off).cool_off_factor(1.5));
+        rig.fail(3);
+        for _ in 0..failed_probes {
+            rig.now = rig.record().retry_at.unwrap();
+            rig.fail(1);
+        }
+        rig.now = rig.record().retry_at.unwrap();
+        rig.succeed(1);
+        rig.fail(3);
+        assert_eq!(rig.record().trips, failed_probes + 2, "it flaps");
+        let from_closed = rig.record().retry_at.unwrap().since(rig.now);
+        assert_eq!(from_closed, expected, "{cool_off:?}");
+        rig.now = rig.record().retry_at.unwrap();
+        rig.fail(1);
+        let after_probe = rig.record().retry_at.unwrap().since(rig.now);
+        assert!(after_probe > from_closed, "only a failed probe goes beyond: {after_probe:?}");
+    }
+    let mut rig = Rig::new(simple());
+    rig.fail(2);
+    rig.call(&failed().with_retry_after(secs(90)));
+    assert_eq!(rig.record().retry_at, Some(at(90_000)), "a retry-after may be longer");
+}
+
+#[test]
 fn row_09_a_failure_in_flight_at_the_trip_moves_no_deadline() {
     let mut rig = Rig::new(simple());
     let before = rig.permit();
@@ -129,22 +186,55 @@ fn tripped_once(rig: &mut Rig) -> Timestamp {
 
 #[test]
 fn row_10_trips_are_forgiven_after_a_long_time_closed() {
-    let mut rig = Rig::new(simple());
-    let closed_at = tripped_once(&mut rig);
-    rig.now = closed_at + secs(600);
-    rig.fail(3);
-    assert_eq!(rig.record().trips, 1);
-    assert_eq!(rig.record().retry_at, Some(rig.now + secs(30)));
+    // Ten cool-offs of 30 s, or `forgive_after` if that is shorter.
+    for (policy, forgiven) in [(simple(), secs(300)), (simple().forgive_after(secs(120)), secs(120))] {
+        for (closed_for, trips) in [(forgiven - ms(1), 2), (forgiven, 1)] {
+            let mut rig = Rig::new(policy.clone());
+            let closed_at = tripped_once(&mut rig);
+            rig.now = closed_at + closed_for;
+            rig.fail(3);
+            assert_eq!(rig.record().trips, trips, "after {closed_for:?}");
+            assert_eq!(rig.record().retry_at, Some(rig.now + secs(30)), "at most 30 s from closed");
+        }
+    }
+}
+
+#[test]
+fn row_10_ten_of_the_last_cool_off_without_its_jitter() {
+    for (failed_probes, closed_ms, trips) in [
+        (0, 9_999, 2),
+        (0, 10_000, 1),
+        (1, 14_999, 3),
+        (1, 15_000, 1),
+        (2, 22_499, 4),
+        (2, 22_500, 1),
+        (20, 599_999, 22),
+        (20, 600_000, 1),
+    ] {
+        let mut rig = Rig::new(simple().cool_off(secs(1)).cool_off_factor(1.5).jitter(50));
+        rig.fail(3);
+        for _ in 0..failed_probes {
+            rig.now = rig.record().retry_at.unwrap();
+            rig.fail(1);
+        }
+        rig.now = rig.record().retry_at.unwrap();
+        rig.succeed(1);
+        rig.now = rig.now + ms(closed_ms);
+        rig.fail(3);
+        assert_eq!(rig.record().trips, trips, "{failed_probes} failed probes, closed for {closed_ms} ms");
+    }
 }
 
 #[test]
 fn row_10_a_circuit_that_flaps_keeps_its_trips() {
     let mut rig = Rig::new(simple());
     let closed_at = tripped_once(&mut rig);
-    rig.now = closed_at + secs(599);
+    rig.now = closed_at + secs(299);
     rig.fail(3);
     assert_eq!(rig.record().trips, 2);
-    assert_eq!(rig.record().retry_at, Some(rig.now + secs(60)));
+    rig.now = rig.record().retry_at.unwrap();
+    rig.fail(1);
+    assert_eq!(rig.record().retry_at, Some(rig.now + secs(120)), "the third trip");
 }
 
 #[test]
@@ -344,8 +434,8 @@ fn a_closed_circuit_without_memory_is_forgettable() {
         rig.succeed(1);
         tripped_once(&mut rig)
     };
-    assert!(!rig.record().is_forgettable(&rig.policy, closed_at + secs(599)), "it remembers a trip");
-    assert!(rig.record().is_forgettable(&rig.policy, closed_at + secs(600)));
+    assert!(!rig.record().is_forgettable(&rig.policy, closed_at + secs(299)), "it remembers a trip");
+    assert!(rig.record().is_forgettable(&rig.policy, closed_at + secs(300)));
     rig.fail(3);
     assert!(!rig.record().is_forgettable(&rig.policy, rig.now + secs(6_000)), "it is open");
 }

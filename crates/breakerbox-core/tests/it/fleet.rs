@@ -3,7 +3,7 @@
 use breakerbox_core::fleet::{
     Consistency, Learnt, LeaseAnswer, Member, MemberAnswer, MemberSettled, ReportDue, Waits,
 };
-use breakerbox_core::{Cause, OverrideCommand, Record, Refusal, Settlement, Status, TripRule};
+use breakerbox_core::{Cause, Outcome, OverrideCommand, Record, Refusal, Settlement, Status, TripRule};
 
 use crate::fleet_rig::{Fleet, WAITS};
 use crate::rig::{failed, ms, ok, operator, secs, simple};
@@ -104,6 +104,33 @@ fn a_process_that_nobody_contradicts_opens_the_circuit_by_itself() {
     assert_eq!(fleet.status(0), Status::Open);
     let retry_at = fleet.store.record.as_ref().and_then(|record| record.retry_at);
     assert_eq!(retry_at, Some(began + secs(30)), "the time that it refused before is part of the cool-off");
+}
+
+#[test]
+fn the_cool_off_is_at_least_as_long_as_the_call_that_tripped_took() {
+    for consistency in [Consistency::LocalFirst, Consistency::Strict] {
+        let mut fleet = Fleet::with(2, &simple(), consistency);
+        fleet.fail(0, 2);
+        let permit = fleet.try_acquire(0).unwrap();
+        let quick = fleet.try_acquire(0).unwrap();
+        fleet.settle(0, permit, &Outcome::failure(secs(45)));
+        let began = fleet.now;
+        if consistency == Consistency::LocalFirst {
+            fleet.settle(0, quick, &Outcome::failure(ms(1)));
+            fleet.pass(WAITS.confirm);
+            fleet.send_report(0);
+        }
+        let record = fleet.store.record.clone().unwrap();
+        let opened = (record.status(), record.retry_at);
+        assert_eq!(opened, (Status::Open, Some(began + secs(45))), "{consistency:?}");
+        fleet.pass(secs(45));
+        fleet.read(1);
+        let probe = fleet.try_acquire(1).unwrap();
+        fleet.pass(secs(9));
+        fleet.settle(1, probe, &Outcome::failure(secs(70)));
+        let record = fleet.store.record.clone().unwrap();
+        assert_eq!(record.retry_at, Some(fleet.now + secs(70)), "{consistency:?}");
+    }
 }
 
 #[test]

@@ -187,7 +187,7 @@ fn a_call_from_before_the_trip_neither_closes_nor_opens_it() {
 #[test]
 fn it_is_forgiven_as_any_circuit_is() {
     for consistency in BOTH {
-        for (closed_for, next) in [(secs(100), 20), (secs(601), 10)] {
+        for (closed_for, next) in [(secs(99), 20), (secs(100), 10)] {
             let mut fleet = opened_locally(consistency, &policy().probes(1));
             fleet.pass(secs(10));
             let probe = fleet.try_acquire(0).unwrap();

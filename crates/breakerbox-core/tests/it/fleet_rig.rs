@@ -9,8 +9,8 @@ use breakerbox_core::fleet::{
     SharedWindow, StepContext, Waits,
 };
 use breakerbox_core::{
-    Change, Decision, Epoch, Nonce, Outcome, OutcomeKind, Permit, Policy, PolicyBuilder, RandomBits, Record,
-    Refusal, Settlement, Status, Timestamp, Totals,
+    Change, Decision, Epoch, Nonce, OpenedBy, Outcome, OutcomeKind, Permit, Policy, PolicyBuilder,
+    RandomBits, Record, Refusal, Settlement, Status, Timestamp, Totals,
 };
 
 use crate::rig::{at, failed, ms};
@@ -263,7 +263,7 @@ impl Fleet {
                 let delta = Delta::of_one("e1".into(), epoch, &outcome, &self.policy);
                 let merged = self.store.merge(&delta, self.now);
                 let reported =
-                    self.step(n, |member, at| member.one_reported(&merged, outcome.retry_after, at));
+                    self.step(n, |member, at| member.one_reported(&merged, OpenedBy::from(&outcome), at));
                 self.apply_learnt(n, reported.learnt);
                 self.execute_report(n, reported.report);
             }

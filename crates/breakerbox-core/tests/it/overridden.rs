@@ -162,3 +162,35 @@ fn row_13_a_result_of_before_the_reset_is_late() {
     assert_eq!(rig.settle(probe, &failed()), Settlement::Late);
     assert_eq!(rig.status(), Status::Closed);
 }
+
+#[test]
+fn an_excuse_forgets_the_trips_of_an_open_circuit_and_lets_it_probe_at_once() {
+    let mut rig = Rig::open();
+    let before = rig.record();
+    assert!(before.trips > 0 && before.failing_since.is_some() && before.retry_at > Some(rig.now));
+    assert!(rig.apply_override(OverrideCommand::Excuse), "it is open");
+    let (change, after) = (rig.changes[0].clone(), rig.record());
+    assert_eq!((change.from, change.to, change.retry_at), (Status::Open, Status::Open, Some(rig.now)));
+    assert_eq!((after.trips, after.failing_since, after.lease), (0, None, None));
+    assert!(after.epoch > before.epoch && after.version != before.version, "late results stay late");
+    assert_eq!(after.opened_at, before.opened_at);
+    rig.succeed(1);
+    assert_eq!(rig.record().cause, Some(Cause::ProbesSucceeded), "a call probes at once");
+}
+
+#[test]
+fn an_excuse_disturbs_neither_a_probe_nor_an_override_nor_a_closed_circuit() {
+    for (state, mut rig) in every_state() {
+        let before = rig.record();
+        if state == "open" {
+            continue;
+        }
+        assert!(!rig.apply_override(OverrideCommand::Excuse), "{state}");
+        assert_eq!(rig.record(), before, "{state}");
+    }
+    // A lease that has expired is no probe.
+    let mut rig = Rig::half_open(simple()).0;
+    rig.now = at(1_000_000_000);
+    assert!(rig.apply_override(OverrideCommand::Excuse));
+    assert_eq!(rig.record().state, State::Open);
+}

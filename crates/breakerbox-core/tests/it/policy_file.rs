@@ -148,7 +148,7 @@ fn every_mistake_names_its_field_and_what_to_do() {
         ("slow_call = \"0s\"", "slow_call: must be longer than zero, such as \"2s\""),
         ("cool_off = \"0s\"", "cool_off: must be longer than zero, such as \"30s\""),
         ("cool_off = \"11m\"", "cool_off: must be at most cool_off_max (10m), but is 11m"),
-        ("cool_off_max = \"10s\"", "cool_off_max: must be at least cool_off (30s), but is 10s"),
+        ("cool_off_max = \"500ms\"", "cool_off_max: must be at least cool_off (1s), but is 500ms"),
         ("cool_off_max = \"0s\"", "cool_off_max: must be longer than zero, such as \"10m\""),
         ("cool_off_factor = 0.9", "cool_off_factor: must be a number of at least 1, but is 0.9"),
         ("cool_off_factor = nan", "cool_off_factor: must be a number of at least 1, but is NaN"),

@@ -15,9 +15,11 @@ pub(crate) struct Rig {
     random: u128,
 }
 
-/// Returns a policy without jitter that trips only after 3 consecutive failures, and closes after one probe.
+/// Returns a policy without jitter that trips only after 3 consecutive failures, cools off for 30 s and then twice as
+/// long each time, closes after one probe, and is disabled at once if it is disabled at all.
 pub(crate) fn simple() -> PolicyBuilder {
-    Policy::builder().failure_rate(None).consecutive_failures(3).jitter(0).probes(1)
+    let policy = Policy::builder().failure_rate(None).consecutive_failures(3).jitter(0).probes(1);
+    policy.cool_off(secs(30)).cool_off_factor(2.0).disable_min(Duration::ZERO)
 }
 
 pub(crate) fn at(ms: u64) -> Timestamp {

@@ -11,6 +11,7 @@
 //! | [`Problem`], [`Code`] | error responses |
 //! | `tenants`, `endpoints`, `events`, `deliveries`, `resends`, `reminders` | routes, one module per resource |
 //! | `circuits`, `notifications`, `permits`, `policies`, `keys` | routes, one module per resource |
+//! | `lanes`, `waits` | what lanes and deliveries wait for |
 //! | `system` | health and metrics |
 //! | `document` | `/openapi.json`, and a page that shows it |
 //!
@@ -24,6 +25,7 @@ mod endpoints;
 mod events;
 mod idempotency;
 mod keys;
+mod lanes;
 mod listing;
 mod notifications;
 mod permits;
@@ -38,6 +40,7 @@ mod services;
 mod system;
 mod tenants;
 mod test_sends;
+mod waits;
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -148,6 +151,7 @@ fn routes() -> OpenApiRouter<Api> {
         .merge(endpoints::routes())
         .merge(policies::routes())
         .merge(deliveries::routes())
+        .merge(lanes::routes())
         .merge(resends::routes())
         .merge(reminders::routes())
         .merge(circuits::routes())

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use breakerbox::Breakerbox;
 use breakerbox::store::Store;
 use breakerbox_core::Timestamp;
+use breakerbox_core::own_outage::Outage;
 use breakerbox_egress::{AddressPolicy, Incoming};
 use breakerbox_model::notifications::NotificationTarget;
 use breakerbox_model::objects::{EventType, TenantId};
@@ -18,7 +19,7 @@ use breakerbox_storage::{Directory, EndpointEntry};
 use bytes::Bytes;
 
 use super::serve::Connections;
-use crate::dispatch::{EventSubmitter, LaneHolds};
+use crate::dispatch::{EventSubmitter, LaneWaits};
 use crate::notifications::Delivered;
 use crate::permits::Permits;
 use crate::telemetry::Metrics;
@@ -32,8 +33,8 @@ pub struct Services {
     pub directory: Arc<Directory>,
     /// Accepts and stores events.
     pub submitter: Arc<dyn EventSubmitter>,
-    /// Reports which due deliveries are held back by their lane.
-    pub holds: Arc<dyn LaneHolds>,
+    /// Reports what lanes wait for.
+    pub waits: Arc<dyn LaneWaits>,
     /// The circuits of all tenants.
     pub circuits: Breakerbox,
     /// The store that holds the circuits, for listings.
@@ -112,6 +113,8 @@ pub struct HealthReport {
     /// Human-readable reasons why the gateway is degraded, such as `database: accepts no writes`. A gateway can be
     /// degraded and still ready.
     pub degraded: Vec<String>,
+    /// The current outage on the gateway's own side: most destinations can't be reached.
+    pub own_outage: Option<Outage>,
 }
 
 /// Limits for requests and connections.

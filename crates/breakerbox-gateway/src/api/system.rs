@@ -2,6 +2,8 @@
 
 use axum::extract::{FromRequestParts, State};
 use axum::response::{IntoResponse, Response};
+use breakerbox_core::own_outage::Outage;
+use breakerbox_model::objects::Moment;
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
@@ -30,6 +32,32 @@ pub(super) struct HealthView {
     status: StatusView,
     /// The reasons why the gateway is degraded or unavailable.
     degraded: Vec<String>,
+    /// The current outage on the gateway's own side. Absent if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    own_outage: Option<OwnOutageView>,
+}
+
+/// An outage on the gateway's own side: most destinations can't be reached, because DNS fails or no connection can be
+/// established.
+#[derive(Serialize, ToSchema)]
+#[schema(as = OwnOutage)]
+struct OwnOutageView {
+    /// The time of the first failure.
+    #[schema(value_type = String, format = "date-time")]
+    since: Moment,
+    /// The number of destinations that could not be reached when the outage was detected.
+    lost: u32,
+    /// The number of destinations that were called in the 10 seconds before the outage was detected.
+    destinations: u32,
+    /// The number of hosts that were called in that time.
+    hosts: u32,
+}
+
+impl From<Outage> for OwnOutageView {
+    fn from(outage: Outage) -> Self {
+        let Outage { since, lost, keys, hosts, .. } = outage;
+        Self { since: Moment(since), lost, destinations: keys, hosts }
+    }
 }
 
 #[derive(Clone, Copy, Serialize, ToSchema)]
@@ -60,7 +88,7 @@ async fn healthz(State(api): State<Api>) -> (StatusCode, axum::Json<HealthView>)
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, StatusView::Unavailable, report.degraded)
     };
-    (code, axum::Json(HealthView { status, degraded }))
+    (code, axum::Json(HealthView { status, degraded, own_outage: None }))
 }
 
 /// Check readiness
@@ -84,18 +112,28 @@ async fn readyz(State(api): State<Api>) -> (StatusCode, axum::Json<HealthView>) 
         (true, false) => (StatusCode::OK, StatusView::Degraded),
         (false, _) => (StatusCode::SERVICE_UNAVAILABLE, StatusView::Unavailable),
     };
-    (code, axum::Json(HealthView { status, degraded: report.degraded }))
+    (
+        code,
+        axum::Json(HealthView {
+            status,
+            degraded: report.degraded,
+            own_outage: report.own_outage.map(Into::into),
+        }),
+    )
 }
 
 /// Returns the response to `/healthz` while the gateway starts.
 pub(super) async fn alive() -> axum::Json<HealthView> {
-    axum::Json(HealthView { status: StatusView::Ok, degraded: Vec::new() })
+    axum::Json(HealthView { status: StatusView::Ok, degraded: Vec::new(), own_outage: None })
 }
 
 /// Returns the response to `/readyz` while the gateway starts.
 pub(super) async fn not_ready_yet() -> (StatusCode, axum::Json<HealthView>) {
     let degraded = vec!["starting: the database is being opened and read".to_owned()];
-    (StatusCode::SERVICE_UNAVAILABLE, axum::Json(HealthView { status: StatusView::Unavailable, degraded }))
+    (
+        StatusCode::SERVICE_UNAVAILABLE,
+        axum::Json(HealthView { status: StatusView::Unavailable, degraded, own_outage: None }),
+    )
 }
 
 /// Show metrics

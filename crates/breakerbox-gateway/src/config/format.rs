@@ -313,7 +313,7 @@ pub(super) const MAILBOX: Read<Mailbox> = Read {
 };
 
 pub(super) const NOTIFICATION_KIND: Read<Kind> = Read {
-    expects: "a notification type: trip, recovery, disabled, disable_warning, store_lost, store_back, database_lost, database_back, dead_letters or reminder_stopped",
+    expects: "a notification type: trip, recovery, disabled, disable_warning, store_lost, store_back, database_lost, database_back, network_lost, network_back, dead_letters or reminder_stopped",
     parse: |text| text.parse().ok(),
     show: Kind::to_string,
 };

@@ -33,6 +33,8 @@ pub struct Notify {
     pub smtp_from: Option<Mailbox>,
     /// The notification types sent to the operator.
     pub kinds: Vec<Kind>,
+    /// How long a circuit must not have been closed before its trip is notified.
+    pub after: Duration,
     /// The maximum number of messages to one target in a burst.
     pub burst: u32,
     /// The time between messages to one target after the burst.
@@ -53,6 +55,7 @@ impl Default for Notify {
             smtp_password: None,
             smtp_from: None,
             kinds: Kind::chosen().collect(),
+            after: Duration::from_secs(60),
             burst,
             interval,
             dead_letters,

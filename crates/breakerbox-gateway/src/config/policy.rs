@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use breakerbox_core::{POLICY_KEYS, Policy, PolicyBuilder, PolicyError, Preset, format_duration};
+use breakerbox_core::{POLICY_KEYS, Policy, PolicyBuilder, PolicyError, Preset};
 use breakerbox_model::{PROBE_MARGIN, policy_value};
 use serde_json::{Map, Value};
 
@@ -14,13 +14,11 @@ use super::format::{Raw, quoted};
 
 /// The number of trips after which the gateway disables a circuit.
 const DISABLE_AFTER: u32 = 10;
-/// The minimum time without a success before the gateway disables a circuit: longer than a weekend.
-const DISABLE_MIN: Duration = Duration::from_secs(72 * 3_600);
 
 /// The default circuit policy, which tenants and endpoints can override.
 ///
-/// Values that neither the table nor its preset sets have the gateway's defaults: `disable_after` 10, `disable_min` 72
-/// h, and `probe_timeout` the endpoint's timeout plus 2 s. All other values have the library's defaults.
+/// Values that neither the table nor its preset sets have the gateway's defaults: `disable_after` 10, and
+/// `probe_timeout` the endpoint's timeout plus 2 s. All other values have the library's defaults.
 ///
 /// ```
 /// use breakerbox_gateway::config::PolicyDefaults;
@@ -77,9 +75,6 @@ impl PolicyDefaults {
         let mut layer = self.set_values.clone();
         if !layer.contains_key("disable_after") && !self.preset_names(Policy::disable_after) {
             layer.insert("disable_after".into(), DISABLE_AFTER.into());
-        }
-        if !layer.contains_key("disable_min") && !self.preset_names(Policy::disable_min) {
-            layer.insert("disable_min".into(), format_duration(DISABLE_MIN).into());
         }
         layer
     }
@@ -178,6 +173,7 @@ mod tests {
             (with(&[("probe_timeout", "3s".into())]), Some(10), hours(72), secs(3)),
             (with(&[("preset", "redis_lua".into())]), Some(10), hours(72), secs(5)),
             (with(&[("preset", "stoplight".into())]), Some(10), hours(72), secs(22)),
+            (with(&[("preset", "convoy".into())]), Some(10), hours(0), secs(22)),
         ] {
             let policy = set_values.build(secs(20)).unwrap();
             let found = (policy.disable_after(), policy.disable_min(), policy.probe_timeout());

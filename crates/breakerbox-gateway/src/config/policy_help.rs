@@ -24,7 +24,7 @@ const HELP: &[(&str, &str)] = &[
     ("ramp_cap", "Number of calls in flight at which the ramp after closing ends, or \"off\""),
     ("forgive_after", "How long a circuit must be closed before its trip count restarts at 0"),
     ("disable_after", "Number of trips at which a circuit is disabled, or \"off\""),
-    ("disable_min", "Minimum time without a success before a circuit is disabled"),
+    ("disable_min", "Minimum time that a circuit has been failing before it is disabled"),
     ("cancel_grace", "How long after its start a call can be cancelled without being counted"),
     ("recovery_rate", "In sampling mode, percentage of successes that closes a half-open circuit"),
     (

@@ -419,6 +419,12 @@ pub static SETTINGS: &[Setting] = &[
         "Notification types sent to the operator. Each target of a tenant has its own list."
     ),
     setting!(
+        "notify.after",
+        notify.after,
+        millis(0, DAY),
+        "How long a circuit must not have been closed before its trip is notified. A circuit that closes earlier causes neither a trip nor a recovery. \"0s\" notifies every trip at once."
+    ),
+    setting!(
         "notify.burst",
         notify.burst,
         count(1, 100),

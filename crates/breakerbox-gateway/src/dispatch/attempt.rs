@@ -10,7 +10,7 @@ use breakerbox_core::Timestamp;
 use breakerbox_egress::Incoming;
 use breakerbox_model::delivery::lanes::{LaneSignal, Sleep};
 use breakerbox_model::delivery::{
-    AttemptContext, Disposition, Fault, LocalFault, NextStep, Reply, ReplyEffect,
+    AttemptContext, Connection, Disposition, Fault, LocalFault, NextStep, Reply, ReplyEffect,
 };
 use breakerbox_model::objects::{Attempt, FailReason};
 use breakerbox_storage::{EndpointEntry, Leased, Settled, Settlement};
@@ -52,7 +52,9 @@ impl Dispatch {
         let timeout = destination.timeout();
         let limit = pass.permit.time_left().map_or(timeout, |left| left.min(timeout));
         let stands_for = leased.run.as_ref().and_then(|run| run.stands_for(started_at));
-        let incoming = match destination.request(&leased, stands_for, limit, started_at) {
+        let request = destination.request(&leased, stands_for, limit, started_at);
+        let source = request.as_ref().map(|request| self.own_outages.source(&destination, &request.target));
+        let incoming = match request {
             Some(outgoing) => self.http_sender.send(outgoing).await,
             None => unreadable_url(),
         };
@@ -65,6 +67,7 @@ impl Dispatch {
         if let (Disposition::PutOff, Reply::Failed(Fault::Local(cause))) =
             (effect.disposition, incoming.reply)
         {
+            self.own_outages.observe(source, &destination, &incoming, self.now());
             return self.put_off(&destination, leased, pass, cause, &incoming).await;
         }
         if is_probe {
@@ -73,8 +76,15 @@ impl Dispatch {
         } else {
             pass.permit.settle(breakerbox::Outcome { kind, latency: incoming.latency, retry_after });
         }
+        self.own_outages.observe(source, &destination, &incoming, self.now());
+        let is_excused =
+            effect.disposition == Disposition::Retry && self.own_outages.excuses(incoming.reach(), now);
+        if effect.circuit == OutcomeKind::Failure {
+            self.excuse_late(&destination, now);
+        }
         if let Some(throttle) = pass.throttle {
-            throttle.settle(effect.throttle);
+            // What did not leave the gateway's own network says nothing about the receiver's load.
+            throttle.settle(if is_excused { LoadSignal::Neither } else { effect.throttle });
         }
         let is_calm = destination.throttle.as_ref().is_some_and(Throttle::is_calm);
         let eased = is_calm || effect.throttle == LoadSignal::Accept;
@@ -84,10 +94,15 @@ impl Dispatch {
             (Disposition::Retry, _) | (_, OutcomeKind::Failure) => LaneSignal::Failure,
             _ => LaneSignal::Neither,
         };
-        self.ended(&destination, ended, effect.sleep.map(|sleep| Sleep::Until(now + sleep)), eased);
+        let sleep = effect.sleep.map(|sleep| Sleep::RetryAfter(now + sleep));
+        let sleep = if is_excused { self.after_excused(&destination, now) } else { sleep };
+        self.ended(&destination, ended, sleep, eased);
         self.metrics.attempts.of(incoming.reply).inc();
         self.metrics.probes.inc_by(u64::from(is_probe));
         self.metrics.request_seconds.observe(incoming.latency.as_secs_f64());
+        if is_excused {
+            return self.hand_back(leased).await;
+        }
         let context = AttemptContext {
             attempts: leased.attempts,
             pulled_from: leased.pulled_from,
@@ -102,7 +117,7 @@ impl Dispatch {
             next,
             stands_for,
         };
-        self.settle(&leased, settlement).await;
+        self.settle(&destination, &leased, settlement).await;
         if effect.disposition == Disposition::Gone {
             self.disable_gone(&destination).await;
         }
@@ -130,7 +145,7 @@ impl Dispatch {
         }
         gates::give_token_back(destination);
         let again_at = self.local_faults.lock().unwrap_or_else(PoisonError::into_inner).next(self.now());
-        self.ended(destination, LaneSignal::Neither, Some(Sleep::Until(again_at)), false);
+        self.ended(destination, LaneSignal::Neither, Some(Sleep::LocalFault(again_at)), false);
         self.hand_back(leased).await;
     }
 
@@ -173,7 +188,7 @@ impl Dispatch {
 
     /// Writes the result of a delivery. If the queue fails, the write is retried until the lease may have ended. After
     /// that, the next worker that leases the delivery sends it again.
-    async fn settle(&self, leased: &Leased, settlement: Settlement) {
+    async fn settle(&self, destination: &Destination, leased: &Leased, settlement: Settlement) {
         // Bounded: while too many settlements wait for the disk, no new request begins.
         let _unsettled = self.unsettled.acquire().await;
         let give_up_at = tokio::time::Instant::now() + self.settings.lease_margin;
@@ -202,7 +217,14 @@ impl Dispatch {
         match settlement.next {
             NextStep::Retry { due_at, .. } => {
                 let now = self.now();
-                self.lanes().arrived(leased.lane, leased.priority, 1, due_at, now);
+                let mut lanes = self.lanes();
+                lanes.arrived(leased.lane, leased.priority, 1, due_at, now);
+                // Only now can the delivery be claimed for a probe. The circuit may open at any moment.
+                lanes.watch_circuit(leased.lane, destination.key());
+                if destination.circuit.status() != Status::Closed {
+                    lanes.check_circuit(leased.lane, now);
+                }
+                drop(lanes);
                 self.wake();
                 self.metrics.deliveries.of(Outcome::Retried).inc();
             }
@@ -277,5 +299,6 @@ fn unreadable_url() -> Incoming {
         detail: Some("the URL is invalid".into()),
         body: Bytes::new(),
         latency: Duration::ZERO,
+        connection: Connection::Existing,
     }
 }

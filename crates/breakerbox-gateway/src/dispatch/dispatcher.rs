@@ -20,6 +20,7 @@ use tracing::warn;
 
 use super::destination::{Destination, Destinations};
 use super::maintenance_records::MaintenanceRecords;
+use super::own_outages::OwnOutages;
 use crate::telemetry::Metrics;
 
 /// Limits for dispatching deliveries.
@@ -84,6 +85,7 @@ pub struct Dispatch {
     /// The pace at which lanes retry after a local fault.
     pub(super) local_faults: Mutex<LocalFaultPace>,
     pub(super) unsettled: Semaphore,
+    pub(super) own_outages: Arc<OwnOutages>,
     stopping: AtomicBool,
     running: AtomicUsize,
     idle: Notify,
@@ -124,6 +126,7 @@ impl Dispatch {
             wakeup: Arc::default(),
             local_faults: Mutex::default(),
             unsettled: Semaphore::new(settings.max_unsettled),
+            own_outages: Arc::default(),
             stopping: AtomicBool::new(false),
             running: AtomicUsize::new(0),
             idle: Notify::new(),

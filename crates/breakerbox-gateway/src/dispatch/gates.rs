@@ -41,8 +41,8 @@ impl Refused {
     pub(super) const fn gate(&self) -> Gate {
         match self {
             Self::Sleep(Sleep::Disabled) => Gate::Disabled,
-            Self::Sleep(Sleep::Until(_)) => Gate::Rate,
             Self::Sleep(Sleep::Circuit { .. }) => Gate::Circuit,
+            Self::Sleep(_) => Gate::Rate,
             Self::Shed(_) => Gate::Throttle,
         }
     }
@@ -104,7 +104,7 @@ pub(super) async fn acquire_waiting(
 
 fn take_token(destination: &Destination, now: Timestamp) -> Result<(), Refused> {
     let taken = destination.rate().map_or(Ok(()), |mut rate| rate.take(now));
-    taken.map_err(|next| Refused::Sleep(Sleep::Until(next)))
+    taken.map_err(|next| Refused::Sleep(Sleep::RateLimit(next)))
 }
 
 /// Returns an unused token to the rate limit.

@@ -8,7 +8,9 @@
 //! | `gates` | the checks before a lane may send: enabled, rate limit, throttle, circuit |
 //! | `attempt` | one request, from building it to its settlement |
 //! | [`MaintenanceRecords`] | writes records on behalf of dispatch |
-//! | [`LaneHolds`] | reports which due deliveries are held back |
+//! | [`LaneWaits`] | reports what lanes wait for |
+//! | [`OwnOutages`] | detects outages on the gateway's own side, and decides what they excuse |
+//! | `own_outage_watch` | acts on their beginning and their end |
 //! | `submit` | accepts batches, and dispatches fresh deliveries directly |
 //! | [`Scheduler`] | fires reminders when they are due |
 //! | `watch` | reacts to changes of tenants, endpoints and circuits |
@@ -27,17 +29,21 @@ mod attempt;
 mod destination;
 mod dispatcher;
 mod gates;
-mod holds;
 mod maintenance;
 mod maintenance_records;
+mod own_outage_watch;
+mod own_outages;
 mod scheduler;
 mod submit;
 mod turns;
+mod waits;
 mod watch;
 
 pub use dispatcher::{Dispatch, DispatchSnapshot, Parts, Settings};
-pub use holds::LaneHolds;
 pub use maintenance_records::MaintenanceRecords;
+pub use own_outage_watch::OutageReport;
+pub use own_outages::{OwnOutages, TripReport};
 pub use scheduler::Scheduler;
 pub use submit::{DirectDispatch, EventSubmitter};
+pub use waits::LaneWaits;
 pub use watch::Watch;

@@ -110,9 +110,16 @@ impl Dispatch {
     /// Acquires a permit for a turn that has to wait for the circuit store, then claims a delivery.
     async fn acquire_and_claim(self: Arc<Self>, destination: Arc<Destination>, turn: LaneTurn) {
         let priority = turn.priority.unwrap_or(Priority::High);
-        if destination.circuit.status() != Status::Closed && !self.has_waiting(turn.lane).await {
-            // Without a delivery to probe with, the circuit stays as it is.
-            self.lanes().claimed(turn.lane, 1, [0; 4], [None; 4], self.now());
+        if destination.circuit.status() != Status::Closed
+            && let Some(next_due) = self.without_probe(turn.lane).await
+        {
+            // Without a delivery to probe with, the circuit stays as it is. Another of its lanes may have one.
+            let now = self.now();
+            let mut lanes = self.lanes();
+            lanes.claimed(turn.lane, 1, [0; 4], next_due, now);
+            lanes.circuit_settled(destination.key(), now);
+            drop(lanes);
+            self.wake();
             return;
         }
         let asked = gates::acquire_waiting(&destination, priority, self.now()).await;
@@ -149,9 +156,11 @@ impl Dispatch {
         }
     }
 
-    /// Returns whether a lane has waiting deliveries, or `true` if that can't be determined.
-    async fn has_waiting(&self, lane: LaneId) -> bool {
-        self.queue.has_waiting(lane).await.unwrap_or(true)
+    /// Returns when the next deliveries of a lane become due, by priority, if none of the lane's deliveries may probe
+    /// its circuit now. Returns `None` if one may, or if that can't be determined.
+    async fn without_probe(&self, lane: LaneId) -> Option<[Option<Timestamp>; 4]> {
+        let supply = self.queue.probe_supply(lane).await.ok()?;
+        (!supply.can_probe).then_some(supply.next_due)
     }
 
     async fn claim(self: Arc<Self>, planned: HashMap<LaneId, Planned>) {
@@ -233,7 +242,7 @@ impl Dispatch {
         let now = self.now();
         let mut lanes = self.lanes();
         lanes.claim_failed(destination.lane, count(asked), now);
-        lanes.sleep(destination.lane, Sleep::Until(now + AFTER_A_FAULT), now);
+        lanes.sleep(destination.lane, Sleep::LocalFault(now + AFTER_A_FAULT), now);
         drop(lanes);
         self.wake();
     }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use breakerbox::{Breakerbox, StoreHealth};
+use breakerbox_core::own_outage::Outage;
 use breakerbox_model::objects::Moment;
 use breakerbox_storage::records::Records;
 use breakerbox_storage_sqlite::{Database, FreeSpace, SqliteCircuits};
@@ -13,6 +14,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use tracing::{info, warn};
 
 use super::clock_watch::ClockWatch;
+use super::own_outage;
 use crate::api::{Health, HealthReport};
 use crate::dispatch::Dispatch;
 use crate::notifications::Notifier;
@@ -37,6 +39,8 @@ struct HealthState {
     /// Whether this process can no longer write, and has to be restarted.
     is_dead: bool,
     is_stopping: bool,
+    /// The outage on the gateway's own side.
+    own_outage: Option<Outage>,
 }
 
 impl Report {
@@ -58,6 +62,11 @@ impl Report {
     pub(super) fn writes_fail(&self, reason: Option<String>, is_dead: bool) {
         let mut known = self.known();
         (known.unwritable, known.is_dead) = (reason, is_dead);
+    }
+
+    /// Sets the outage on the gateway's own side. `None` if there is none.
+    fn own_outage(&self, outage: Option<Outage>) {
+        self.known().own_outage = outage;
     }
 
     /// Records that the gateway is stopping.
@@ -82,7 +91,12 @@ impl Health for Report {
         let ready = reasons.is_empty();
         reasons.extend_from_slice(&known.degraded);
         // A stopping gateway closes its database itself, so a closed database does not make it dead.
-        HealthReport { alive: !known.is_dead || known.is_stopping, ready, degraded: reasons }
+        HealthReport {
+            alive: !known.is_dead || known.is_stopping,
+            ready,
+            degraded: reasons,
+            own_outage: known.own_outage,
+        }
     }
 }
 
@@ -114,6 +128,7 @@ impl Watcher {
             let degraded = timeout(LIMIT, self.check()).await;
             let late = |_| vec![format!("database: no response within {LIMIT:?}")];
             report.degraded(degraded.unwrap_or_else(late));
+            report.own_outage(self.dispatch.own_outages().ongoing());
             if !report.takes_writes() {
                 self.metrics.database_up.set(0);
             }
@@ -123,6 +138,7 @@ impl Watcher {
     async fn check(&mut self) -> Vec<String> {
         let mut degraded = Vec::from_iter(self.shortfall.clone());
         degraded.extend(self.metrics.local_faults.current());
+        degraded.extend(self.dispatch.own_outages().ongoing().as_ref().map(own_outage::degraded));
         let parked = self.check_dispatch();
         self.check_circuits(&mut degraded).await;
         self.check_backlog(parked, &mut degraded).await;

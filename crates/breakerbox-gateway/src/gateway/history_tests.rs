@@ -64,7 +64,7 @@ impl World {
 
     fn notification_builder(&self) -> NotificationBuilder {
         let breakers = Breakerbox::builder().policy(policy()).build();
-        NotificationBuilder::new(breakers, Arc::clone(self.records.directory()))
+        NotificationBuilder::new(breakers, Arc::clone(self.records.directory()), Duration::ZERO)
     }
 
     /// Catches up on missing history, as the gateway does at startup.
@@ -189,7 +189,7 @@ async fn a_store_that_is_lost_and_comes_back_is_told_once_each() {
         .store_observer(move |health| of_store.notify(notifications::of_store(health, clock.now())))
         .build();
     let notification_builder =
-        NotificationBuilder::new(breakers.clone(), Arc::clone(world.records.directory()));
+        NotificationBuilder::new(breakers.clone(), Arc::clone(world.records.directory()), Duration::ZERO);
     let task = tokio::spawn(history_task.run(world.records.clone(), notification_builder));
     let circuit = breakers.circuit(KEY).expect("it is a key");
     // Each outcome is reported to the store.

@@ -11,6 +11,7 @@
 //! | `health` | the reasons why the gateway is degraded, and the gauges that are updated periodically |
 //! | `history` | writes circuit history and its notifications |
 //! | `notifications` | the targets, the mail server and the limits for notifications |
+//! | `own_outage` | reports outages on the gateway's own side |
 //! | `test_send` | sends one test request to an endpoint |
 //! | `writes` | checks whether the database accepts writes, and notifies the operator if not |
 //! | `transitions` | reports circuit transitions in log and metrics |
@@ -27,6 +28,7 @@ mod history;
 #[cfg(test)]
 mod history_tests;
 mod notifications;
+mod own_outage;
 mod settings;
 mod start_error;
 mod test_send;
@@ -64,8 +66,8 @@ pub use self::start_error::StartError;
 use self::writes::WriteWatcher;
 use crate::api::{self, Front, Services};
 use crate::config::Config;
-use crate::dispatch::{Dispatch, LaneHolds, Parts, Scheduler, Watch};
-use crate::notifications::{NotificationBuilder, Notifier};
+use crate::dispatch::{Dispatch, LaneWaits, Parts, Scheduler, Watch};
+use crate::notifications::{DelayedTrips, NotificationBuilder, Notifier};
 use crate::permits::{PermitParts, Permits};
 use crate::telemetry::Metrics;
 
@@ -209,7 +211,7 @@ impl Gateway {
         let (history_writer, history_task) = history::channel(&metrics, store_clock.clone());
         let dispatch_slot: Arc<OnceLock<Weak<Dispatch>>> = Arc::default();
         let receivers = ChangeReceivers {
-            history_writer,
+            history_writer: history_writer.clone(),
             dispatch_slot: Arc::clone(&dispatch_slot),
             metrics: Arc::clone(&metrics),
         };
@@ -254,7 +256,9 @@ impl Gateway {
         directory.watch(Watch::over(&dispatch));
         direct_dispatch.set_dispatch(&dispatch);
 
-        let notification_builder = NotificationBuilder::new(breakers.clone(), directory.clone());
+        let notification_builder =
+            NotificationBuilder::new(breakers.clone(), directory.clone(), config.notify.after)
+                .withholding(Arc::clone(dispatch.own_outages()));
         history::catch_up(&*circuits, &*records, &notification_builder, database.now()).await?;
         history::store_is_here(&*records, database.wall()).await?;
         let notifier = Notifier::new(
@@ -304,8 +308,10 @@ impl Gateway {
             ),
             tokio::spawn(Arc::clone(&permits).run_expiry(pauses.clone())),
             tokio::spawn(watch_pauses(pauses, Arc::clone(&metrics))),
+            tokio::spawn(own_outage::watch(Arc::clone(&dispatch), history_writer, store_clock.clone())),
             tokio::spawn(history_task.run(records.clone(), notification_builder)),
             tokio::spawn(Arc::clone(&notifier).run()),
+            tokio::spawn(DelayedTrips::new(records.clone(), circuits.clone(), store_clock.clone()).run()),
             tokio::spawn(watcher.run(Arc::clone(&health))),
             tokio::spawn(writes.run()),
         ];
@@ -324,7 +330,7 @@ impl Gateway {
             records: records.clone(),
             directory,
             submitter: Arc::new(Arc::clone(&dispatch)),
-            holds: Arc::clone(&dispatch) as Arc<dyn LaneHolds>,
+            waits: Arc::clone(&dispatch) as Arc<dyn LaneWaits>,
             circuits: breakers,
             circuit_store: circuits,
             permits: Arc::clone(&permits),

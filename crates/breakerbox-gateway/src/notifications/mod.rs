@@ -5,13 +5,15 @@
 //! | --- | --- |
 //! | [`notifications`](breakerbox_model::notifications) | pure: decides content, recipients and rate |
 //! | [`NotificationBuilder`] | builds notifications for circuit changes, with the policies and endpoints concerned |
+//! | [`DelayedTrips`] | sends trips of circuits that have not closed after a delay |
 //! | [`MessageSender`], [`Mailer`] | send one message to one target |
 //! | [`Notifier`] | the loop that sends waiting notifications |
 //!
 //! **Exactly one notification.** For each kind, subject and epoch, the database holds one notification. It is written
 //! in the same commit as the change that it reports
 //! ([`WriteTransaction::notify`](breakerbox_storage_sqlite::WriteTransaction::notify)). So it does not matter which
-//! process observes a change, or how often.
+//! process observes a change, or how often. A trip is written as an outage first, and becomes a notification later in
+//! one commit, unless the circuit has closed.
 //!
 //! **Durable and bounded.** Waiting notifications are in the database. A message is tried six times. The number of
 //! notifications that wait for a target is limited; those above the limit are counted, and the next message states
@@ -27,9 +29,11 @@
 mod mail;
 mod notification_builder;
 mod notifier;
+mod outages;
 mod post;
 
 pub use self::mail::{MailError, MailServer, Mailer, check_mail_url};
 pub use self::notification_builder::{ChangeToReport, NotificationBuilder};
 pub use self::notifier::{Notifier, NotifierSettings};
+pub use self::outages::DelayedTrips;
 pub use self::post::{Delivered, LIMIT, MessageSender};

@@ -63,6 +63,10 @@ pub struct Metrics {
     pub attempts: ByLabel<Class, Counter>,
     /// Local faults: requests that the gateway could not make, and connections that it could not accept.
     pub local_faults: LocalFaults,
+    /// 1 while most destinations can't be reached, so that the fault is on the gateway's side, otherwise 0.
+    pub own_outage: Gauge,
+    /// The number of outages on the gateway's side.
+    pub own_outages: Counter,
     /// The number of requests retried on a new connection, because a reused one had been closed.
     pub repeated: Counter,
     /// The number of requests that probed a circuit.
@@ -182,6 +186,12 @@ impl Metrics {
                 "local_faults",
                 "Faults of the gateway or its host, by cause; no circuit counts them",
             )),
+            own_outage: gauge(
+                r,
+                "own_outage",
+                "1 while most destinations can't be reached, because of a fault on the gateway's side, else 0",
+            ),
+            own_outages: counter(r, "own_outages", "Outages on the gateway's side"),
             repeated: counter(r, "repeated_requests", "Requests repeated on a new connection"),
             probes: counter(r, "probes", "Requests that probed a circuit"),
             request_seconds: seconds(r, "request", "Duration of a request", &REQUEST),

@@ -204,6 +204,38 @@ async fn a_reminder_calls_its_owner_at_its_times() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_host_holds_up_its_own_callbacks_unless_the_tenant_has_one_circuit() {
+    let house = House::start().await;
+    for (circuit_by, is_held_up) in [(Value::Null, false), (json!("tenant"), true)] {
+        let rules =
+            json!({ "circuit_by": circuit_by, "policy": { "failures": 2 }, "retry": ["50ms", "50ms"] });
+        house.request(Method::PATCH, "tenants/default", json!({ "reminders": rules })).await;
+        let (dead, healthy) = (format!("/dead/{is_held_up}"), format!("/healthy/{is_held_up}"));
+        house.receiver.set(&dead, Behaviour::status(500));
+        // Another host, at the same receiver.
+        let named = house.receiver.url(&dead).replace("127.0.0.1", "localhost");
+        let reminder = house.reminder(&dead, json!({ "url": named, "at": NEVER })).await;
+        house.post(&format!("reminders/{reminder}/run"), Value::Null).await;
+        let key = if is_held_up { "default/reminders\"" } else { "default/reminders localhost" };
+        house.until("circuits?state=open", |open| open["items"].to_string().contains(key)).await;
+        let reminder = house.reminder(&healthy, json!({ "at": NEVER })).await;
+        house.post(&format!("reminders/{reminder}/run"), Value::Null).await;
+        if is_held_up {
+            let lane = |lanes: &Value| {
+                let lanes = lanes["items"].as_array().unwrap().clone();
+                lanes.into_iter().find(|lane| lane["waiting"] == 2 && lane["waits_for"] == "circuit")
+            };
+            let lanes = house.until("lanes", |lanes| lane(lanes).is_some()).await;
+            assert_eq!(lane(&lanes).unwrap()["circuit"]["key"], "default/reminders");
+            assert!(house.arrived(&healthy).is_empty());
+        } else {
+            house.until_arrived(&healthy, 1).await;
+        }
+    }
+    house.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_answer_decides() {
     let house = House::start().await;
     let rules = json!({ "retry": ["50ms", "50ms", "50ms"] });

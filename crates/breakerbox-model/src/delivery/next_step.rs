@@ -18,7 +18,8 @@ pub enum NextStep {
     Retry {
         /// When the next attempt is due, by the store's clock.
         due_at: Timestamp,
-        /// Whether the failed attempt counts against the retry schedule.
+        /// Whether the failed attempt counts against the retry schedule. If so, a new wait begins, in which the
+        /// delivery may be brought forward once.
         uses_attempt: bool,
         /// The epoch of the outage in which this attempt was a failed probe. `None`: it was not a failed probe.
         failed_probe: Option<Epoch>,

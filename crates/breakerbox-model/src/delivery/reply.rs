@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+pub use breakerbox_core::own_outage::Reach;
+
 /// The result of a request to a receiver: the relevant parts of the response, or why there was none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reply {
@@ -14,6 +16,37 @@ pub enum Reply {
     },
     /// The request had no response.
     Failed(Fault),
+}
+
+/// The connection that a request used, as far as it got.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Connection {
+    /// The request used a connection that was established before, or needed none.
+    #[default]
+    Existing,
+    /// The request ended before its connection was established.
+    Missing,
+    /// The connection was established for this request.
+    Established,
+}
+
+impl Reply {
+    /// Returns whether the request reached its receiver, which tells whether the fault may be on the gateway's side.
+    /// `None` if the reply does not tell: the gateway did not try to connect, or a connection from before was silent,
+    /// which may have been cut on either side.
+    #[must_use]
+    pub const fn reach(self, connection: Connection) -> Option<Reach> {
+        match (self, connection) {
+            (Self::Answered { .. }, _) => Some(Reach::Reached),
+            (Self::Failed(Fault::Dns | Fault::Connect | Fault::Local(LocalFault::Proxy)), _) => {
+                Some(Reach::Unreached)
+            }
+            (Self::Failed(Fault::Denied | Fault::Local(_)), _) => None,
+            (Self::Failed(Fault::Timeout), Connection::Missing) => Some(Reach::Unreached),
+            (Self::Failed(_), Connection::Established) => Some(Reach::Reached),
+            (Self::Failed(_), Connection::Existing | Connection::Missing) => None,
+        }
+    }
 }
 
 /// Why a request had no response.
@@ -90,6 +123,38 @@ impl Fault {
             Self::Reset => "reset",
             Self::Protocol => "protocol",
             Self::Local(_) => "local",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_ended_before_a_connection_stood_did_not_reach_its_receiver() {
+        use Connection::{Established, Existing, Missing};
+        let answered = Reply::Answered { status: 500, retry_after: None };
+        for connection in [Existing, Missing, Established] {
+            assert_eq!(answered.reach(connection), Some(Reach::Reached));
+            for fault in [Fault::Dns, Fault::Connect, Fault::Local(LocalFault::Proxy)] {
+                assert_eq!(Reply::Failed(fault).reach(connection), Some(Reach::Unreached), "{fault:?}");
+            }
+            // A tenant can cause these at any time, also without a network.
+            assert_eq!(Reply::Failed(Fault::Denied).reach(connection), None);
+            for cause in LocalFault::ALL.into_iter().filter(|cause| *cause != LocalFault::Proxy) {
+                assert_eq!(Reply::Failed(Fault::Local(cause)).reach(connection), None, "{cause:?}");
+            }
+        }
+        for (fault, missing) in [
+            (Fault::Timeout, Some(Reach::Unreached)),
+            (Fault::Tls, None),
+            (Fault::Reset, None),
+            (Fault::Protocol, None),
+        ] {
+            assert_eq!(Reply::Failed(fault).reach(Missing), missing, "{fault:?}");
+            assert_eq!(Reply::Failed(fault).reach(Existing), None, "{fault:?}");
+            assert_eq!(Reply::Failed(fault).reach(Established), Some(Reach::Reached), "{fault:?}");
         }
     }
 }

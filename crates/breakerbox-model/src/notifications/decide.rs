@@ -3,9 +3,9 @@
 //!
 //! | change | notification |
 //! | --- | --- |
-//! | a rule opened the circuit | `trip` |
-//! | a failed probe opened it again | none: the outage was already reported |
-//! | successful probes closed it | `recovery` |
+//! | a rule opened the circuit | `trip`, after a delay; see [`OutageStep`](super::OutageStep) |
+//! | a failed probe opened it again | none: it is the same outage |
+//! | successful probes closed it | `recovery`, if people were notified of the outage |
 //! | a rule or a failed probe disabled it | `disabled` |
 //! | a rule or a failed probe opened it, and it has failed for half of `disable_min` | `disable_warning` |
 //! | an operator's override changed it | none: the operator knows |
@@ -38,28 +38,20 @@ pub struct CircuitContext<'k> {
     pub is_unreported_outage: bool,
 }
 
-/// Returns the notifications to create for a circuit's change. Most changes need none.
+/// Returns the notifications to create at once for a circuit's change. Most changes need none.
 #[must_use]
 pub fn notifications(key: &str, change: &Change, known: &CircuitContext<'_>) -> Vec<Notification> {
     let mut notifications = Vec::new();
-    let mut add = |epoch: u64, news: News| {
-        let tenant = CircuitOwner::of_key(key).map(|owner| owner.tenant);
-        notifications.push(Notification { tenant, subject: key.into(), epoch, at: change.at, news });
-    };
+    let mut add = |epoch: u64, news: News| notifications.push(notification(key, change, epoch, news));
     let circuit = || circuit(key, known.endpoints);
     let epoch = change.epoch.0;
-    let is_failure = matches!(change.cause, Cause::Rule(_) | Cause::ProbeFailed | Cause::RecoveryRateMissed);
+    let is_failure = is_failure(&change.cause);
     let is_success = matches!(change.cause, Cause::ProbesSucceeded | Cause::RecoveryRateMet);
     match change.to {
         Status::Disabled if is_failure => add(epoch, News::Disabled(given_up(circuit(), change))),
         Status::Closed if is_success => {
             let trips = change.trips;
             add(epoch, News::Recovery(Recovered { circuit: circuit(), since: None, trips }));
-        }
-        Status::Open | Status::HalfOpen
-            if matches!(change.cause, Cause::Rule(_)) || known.is_unreported_outage =>
-        {
-            add(epoch, News::Trip(tripped(circuit(), change, known.policy)));
         }
         _ => {}
     }
@@ -72,6 +64,22 @@ pub fn notifications(key: &str, change: &Change, known: &CircuitContext<'_>) -> 
         add(since.as_micros(), News::DisableWarning(warned));
     }
     notifications
+}
+
+/// Returns the notification that a circuit opened with this change.
+pub(super) fn trip(key: &str, change: &Change, known: &CircuitContext<'_>) -> Notification {
+    let news = News::Trip(tripped(circuit(key, known.endpoints), change, known.policy));
+    notification(key, change, change.epoch.0, news)
+}
+
+/// Returns whether a change with this cause reports a failing destination.
+pub(super) const fn is_failure(cause: &Cause) -> bool {
+    matches!(cause, Cause::Rule(_) | Cause::ProbeFailed | Cause::RecoveryRateMissed)
+}
+
+fn notification(key: &str, change: &Change, epoch: u64, news: News) -> Notification {
+    let tenant = CircuitOwner::of_key(key).map(|owner| owner.tenant);
+    Notification { tenant, subject: key.into(), epoch, at: change.at, news }
 }
 
 /// Returns the disable warning that is due after a trip or a failed probe, if any.

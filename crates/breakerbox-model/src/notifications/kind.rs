@@ -27,9 +27,10 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// A circuit opened, which begins an outage. When a failed probe reopens the circuit, no notification is sent.
+    /// A circuit opened, and has not closed for a while. When a failed probe reopens the circuit, no further
+    /// notification is sent.
     Trip "trip",
-    /// A circuit closed again after its probes succeeded.
+    /// A circuit closed again after its probes succeeded, and its outage was notified.
     Recovery "recovery",
     /// A circuit was disabled because it kept failing, or an endpoint responded with 410.
     Disabled "disabled",
@@ -43,6 +44,10 @@ kinds! {
     DatabaseLost "database_lost",
     /// The gateway's database accepts writes again.
     DatabaseBack "database_back",
+    /// Most destinations can't be reached, so the fault is on the gateway's side.
+    NetworkLost "network_lost",
+    /// Destinations can be reached again, or the fault is no longer treated as the gateway's.
+    NetworkBack "network_back",
     /// Many of a tenant's deliveries became dead letters.
     DeadLetters "dead_letters",
     /// A reminder stopped because of a run's result.
@@ -60,7 +65,15 @@ impl Kind {
     /// Returns whether the kind is about the gateway itself and concerns only the operator.
     #[must_use]
     pub const fn is_operators(self) -> bool {
-        matches!(self, Self::StoreLost | Self::StoreBack | Self::DatabaseLost | Self::DatabaseBack)
+        matches!(
+            self,
+            Self::StoreLost
+                | Self::StoreBack
+                | Self::DatabaseLost
+                | Self::DatabaseBack
+                | Self::NetworkLost
+                | Self::NetworkBack
+        )
     }
 }
 

@@ -4,6 +4,7 @@
 //! | part | task |
 //! | --- | --- |
 //! | [`notifications`] | decides which circuit changes cause notifications, and of which kind |
+//! | [`OutageStep`] | decides when an outage begins and ends; a trip is sent if it lasts |
 //! | [`Notification`], [`News`] | the content of a notification, as facts |
 //! | [`Text`], [`Message`] | the text, and the message for each kind of target; digests |
 //! | [`Kind`], [`Kinds`], [`NotificationTarget`] | the targets, and the kinds that each receives |
@@ -17,6 +18,7 @@ mod growth;
 mod kind;
 mod message;
 mod notification;
+mod outage;
 mod pacing;
 mod target;
 mod test_pace;
@@ -33,6 +35,7 @@ pub use self::notification::{
     CircuitFacts, Counted, DisableConditions, Disabled, News, Notification, Recovered, STORE, Stopped,
     Tripped, Warned, Why,
 };
+pub use self::outage::{BeganOutage, OutageStep};
 pub use self::pacing::{
     AfterFailure, BACK_OFF, COUNTED, Due, MAX_IN_FLIGHT, MOST_WAITING, Pacing, PlannedMessage, after_failure,
 };

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use breakerbox_core::Timestamp;
+use breakerbox_core::own_outage::{End, Outage};
 use serde::{Deserialize, Serialize};
 
 use super::kind::Kind;
@@ -62,6 +63,22 @@ pub enum News {
     DatabaseBack {
         /// The start of the outage.
         since: Moment,
+    },
+    /// Most destinations can't be reached, so the fault is on the gateway's side.
+    NetworkLost {
+        /// The number of destinations that could not be reached.
+        lost: u32,
+        /// The number of destinations that were called.
+        destinations: u32,
+        /// The number of hosts that were called.
+        hosts: u32,
+    },
+    /// The outage on the gateway's side is over.
+    NetworkBack {
+        /// The start of the outage.
+        since: Moment,
+        /// Why it is over: `answered`, `refuted` or `expired`.
+        end: String,
     },
     /// Many of a tenant's deliveries have failed for good.
     DeadLetters {
@@ -262,6 +279,8 @@ impl News {
             Self::StoreBack { .. } => Kind::StoreBack,
             Self::DatabaseLost { .. } => Kind::DatabaseLost,
             Self::DatabaseBack { .. } => Kind::DatabaseBack,
+            Self::NetworkLost { .. } => Kind::NetworkLost,
+            Self::NetworkBack { .. } => Kind::NetworkBack,
             Self::DeadLetters { .. } => Kind::DeadLetters,
             Self::ReminderStopped(_) => Kind::ReminderStopped,
             Self::Test {} => Kind::Test,
@@ -307,6 +326,23 @@ impl Notification {
 
     fn of_database(news: News, at: Timestamp) -> Self {
         Self { tenant: None, subject: "database".into(), epoch: at.as_micros(), at, news }
+    }
+
+    /// Creates a notification that most destinations have been out of reach since `at`.
+    #[must_use]
+    pub fn network_lost(outage: &Outage, at: Timestamp) -> Self {
+        let Outage { lost, keys, hosts, .. } = *outage;
+        Self::of_network(News::NetworkLost { lost, destinations: keys, hosts }, at)
+    }
+
+    /// Creates a notification that the outage on the gateway's side, which began at `since`, is over.
+    #[must_use]
+    pub fn network_back(since: Timestamp, end: End, at: Timestamp) -> Self {
+        Self::of_network(News::NetworkBack { since: Moment(since), end: end.name().into() }, at)
+    }
+
+    fn of_network(news: News, at: Timestamp) -> Self {
+        Self { tenant: None, subject: "network".into(), epoch: at.as_micros(), at, news }
     }
 
     /// Creates a notification that an endpoint responded with 410 and was disabled. `epoch` is the endpoint's

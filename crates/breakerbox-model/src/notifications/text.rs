@@ -51,6 +51,10 @@ impl Notification {
                     "What to do: nothing.".into(),
                 ],
             ),
+            News::NetworkLost { lost, destinations, hosts } => {
+                network_lost(*lost, *destinations, *hosts, self)
+            }
+            News::NetworkBack { since, end } => network_back(*since, end, self),
             News::DeadLetters { count, limit } => dead_letters(tenant, *count, *limit, self),
             News::ReminderStopped(news) => stopped(news, self),
             News::Test {} => (
@@ -293,6 +297,59 @@ fn database_lost(error: &str, notification: &Notification) -> (String, Vec<Strin
         "What to do: check the disk and the data directory, and GET /readyz. Another notification follows when writes succeed.".into(),
     ];
     ("the database accepts no writes".into(), lines)
+}
+
+fn network_lost(
+    lost: u32,
+    destinations: u32,
+    hosts: u32,
+    notification: &Notification,
+) -> (String, Vec<String>) {
+    let lines = vec![
+        format!("Since: {}.", at(notification)),
+        format!(
+            "Reason: {lost} of {destinations} destinations on {hosts} hosts can't be reached: DNS failed, or no connection was established. When most fail at once, the fault is on the gateway's side."
+        ),
+        "What happens next: deliveries are parked. No circuit is disabled, and no tenant is notified. When destinations answer again, all circuits that opened meanwhile probe at once. If none does within 15 minutes, tenants are notified and circuits can be disabled as usual.".into(),
+        "What to do: check the gateway's network, its DNS servers and the egress proxy, and GET /readyz. Another notification follows when it is over.".into(),
+    ];
+    ("most destinations can't be reached; the fault is on the gateway's side".into(), lines)
+}
+
+fn network_back(since: Moment, end: &str, notification: &Notification) -> (String, Vec<String>) {
+    let lasted = Duration::from_secs(notification.at.since(since.0).as_secs().max(1));
+    let (title, reason, next) = match end {
+        "expired" => (
+            "most destinations still can't be reached; they are treated as failed",
+            "no destination has answered again for 15 minutes",
+            "tenants are notified of the circuits that are open, and circuits can be disabled as usual",
+        ),
+        "refuted" => (
+            "the fault is not on the gateway's side",
+            "other destinations were called, and most answer",
+            "tenants are notified of the circuits that stay open",
+        ),
+        _ => (
+            "destinations can be reached again",
+            "destinations that could not be reached answer again",
+            "the circuits that opened meanwhile probe now, and parked deliveries are sent at a growing rate",
+        ),
+    };
+    let to_do = match end {
+        "expired" => "check the gateway's network, its DNS servers and the egress proxy once more",
+        _ => "nothing",
+    };
+    let lines = vec![
+        format!(
+            "Since: {}. The outage began at {since} and lasted {}.",
+            at(notification),
+            format_duration(lasted)
+        ),
+        format!("Reason: {reason}."),
+        format!("What happens next: {next}."),
+        format!("What to do: {to_do}."),
+    ];
+    (title.into(), lines)
 }
 
 fn dead_letters(tenant: &str, count: u64, limit: u64, notification: &Notification) -> (String, Vec<String>) {

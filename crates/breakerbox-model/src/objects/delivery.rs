@@ -9,7 +9,7 @@ use breakerbox_core::Timestamp;
 use bytes::Bytes;
 
 use super::{
-    DeliveryId, EndpointId, EventId, EventType, FailReason, Priority, RunId, TenantId, TenantNumber,
+    DeliveryId, EndpointId, EventId, EventType, FailReason, LaneId, Priority, RunId, TenantId, TenantNumber,
 };
 use crate::delivery::Fault;
 
@@ -26,6 +26,8 @@ pub struct Delivery {
     pub event: EventId,
     /// The event's type, such as `invoice.paid`.
     pub kind: EventType,
+    /// The lane in which the delivery waits.
+    pub lane: LaneId,
     /// The endpoint that the delivery goes to. `None` for a dynamic URL.
     pub endpoint: Option<EndpointId>,
     /// The dynamic URL. `None` if the delivery goes to an endpoint.

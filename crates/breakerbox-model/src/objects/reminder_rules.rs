@@ -14,8 +14,8 @@ pub struct ReminderRules {
     /// The policy for reminder circuits, as JSON with the field names of the policy file. Its values override the
     /// `reminders` preset. The tenant's own policy applies to deliveries only.
     pub policy: Option<serde_json::Value>,
-    /// Which URLs share a circuit. Callback URLs usually all differ, so by default all of a tenant's callbacks share
-    /// one circuit.
+    /// Which URLs share a circuit. Callback URLs usually all differ, but their hosts do not, so by default the
+    /// callbacks to one host share a circuit, and a dead host does not hold up the others.
     pub circuit_by: CircuitBy,
     /// The delays before a run's failed attempts are retried. `None`: [`RetrySchedule::for_reminders`].
     pub retry: Option<RetrySchedule>,
@@ -38,7 +38,7 @@ impl Default for ReminderRules {
     fn default() -> Self {
         Self {
             policy: None,
-            circuit_by: CircuitBy::Tenant,
+            circuit_by: CircuitBy::Host,
             retry: None,
             response_rules: ResponseRules::default(),
             when_failed: WhenFailed::Stop,

@@ -168,7 +168,7 @@ impl WriteTransaction<'_> {
         self.connection
             .prepare_cached(
                 "UPDATE deliveries SET state = ?2, lane = ?3, due_at = ?4, expires_at = ?5, attempts = 0, failed_probe = 0,
-                     finished_at = NULL, reason = NULL
+                     pulled = 0, finished_at = NULL, reason = NULL
                  WHERE id = ?1",
             )?
             .execute(params![

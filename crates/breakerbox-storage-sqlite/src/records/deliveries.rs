@@ -57,6 +57,7 @@ fn shown(row: &Row<'_>) -> rusqlite::Result<Delivery> {
         owner: TenantNumber(row.get(17)?),
         event: EventId(id(row.get(2)?)),
         kind: parsed(3, row.get_ref(3)?.as_str()?)?,
+        lane: endpoint.into(),
         endpoint: url.is_none().then_some(endpoint),
         url,
         run: match row.get::<_, Option<i64>>(13)? {

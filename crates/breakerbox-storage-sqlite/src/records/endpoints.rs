@@ -6,8 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use breakerbox_model::notifications::Notification;
 use breakerbox_model::objects::{
-    Backlog, DisabledBecause, Endpoint, EndpointId, EndpointSettings, Id, Revision, Secret, SigningSecrets,
-    TenantId,
+    DisabledBecause, Endpoint, EndpointId, EndpointSettings, Id, Revision, Secret, SigningSecrets, TenantId,
 };
 use breakerbox_storage::records::{Deleted, Edit, Endpoints, NewEndpoint, Page, PageOf};
 use breakerbox_storage::{BatchResult, EndpointEntry, QueueError, RecordsError};
@@ -217,12 +216,6 @@ impl Endpoints for SqliteRecords {
             Ok(())
         })
         .await
-    }
-
-    async fn endpoint_backlog(&self, id: EndpointId) -> Result<Backlog, RecordsError> {
-        self.known_endpoint(id)?;
-        // The writer has this count in memory; a transaction that writes nothing is very cheap.
-        self.database.write(move |transaction| Ok(transaction.unfinished_in(id.into()))).await
     }
 
     async fn cancel_orphans(&self, limit: usize) -> Result<BatchResult, QueueError> {

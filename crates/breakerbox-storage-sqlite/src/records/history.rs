@@ -132,7 +132,7 @@ impl History for SqliteRecords {
         self.database
             .write(move |transaction| {
                 let mut new = 0;
-                for ObservedChange { change: PastChange { key, change }, notifications } in changes {
+                for ObservedChange { change: PastChange { key, change }, notifications, outage } in changes {
                     let stored = StoredChange {
                         from: change.from.name().to_owned(),
                         to: change.to.name().to_owned(),
@@ -159,6 +159,7 @@ impl History for SqliteRecords {
                     for notification in &notifications {
                         transaction.notify(notification, &*directory)?;
                     }
+                    transaction.step_outage(&key, change.epoch, change.at, &outage, &*directory)?;
                 }
                 Ok(new)
             })

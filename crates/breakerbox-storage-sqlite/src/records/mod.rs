@@ -8,6 +8,7 @@
 //! | `reseal` | reseals everything with the newest master key |
 //! | `tenants`, `endpoints`, `api_keys` | operations on tenants, endpoints and API keys |
 //! | `deliveries`, `scan` | listings of events, deliveries and attempts |
+//! | `lanes` | the unfinished deliveries of lanes |
 //! | `cancel_and_resend` | cancels waiting deliveries, and makes finished ones pending again |
 //! | `reminders` | operations on reminders |
 //! | `requests` | idempotent requests |
@@ -24,6 +25,7 @@ mod cursors;
 mod deliveries;
 mod endpoints;
 mod history;
+mod lanes;
 mod load;
 mod notifications;
 mod permits;

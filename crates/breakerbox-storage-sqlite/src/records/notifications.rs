@@ -17,6 +17,7 @@ use super::cursors::position;
 use super::{SqliteRecords, listed, readable};
 use crate::columns::{id, micros, number, parsed, time, whole};
 use crate::error::JobError;
+use crate::outages;
 
 /// The maximum number of notifications that are read for one page.
 const LOOKS: usize = 5_000;
@@ -130,6 +131,25 @@ impl Notifications for SqliteRecords {
     async fn notify(&self, notification: Notification) -> Result<bool, QueueError> {
         let directory = Arc::clone(&self.directory);
         self.database.write(move |transaction| transaction.notify(&notification, &*directory)).await
+    }
+
+    async fn due_trips(&self, limit: usize) -> Result<Vec<Notification>, QueueError> {
+        let now = self.database.now();
+        let (due, unreadable) = self
+            .database
+            .read(move |connection| {
+                Ok::<_, JobError<QueueError>>(outages::due_trips(connection, now, limit)?)
+            })
+            .await?;
+        if !unreadable.is_empty() {
+            self.database.write(move |transaction| transaction.give_up_trips(&unreadable)).await?;
+        }
+        Ok(due)
+    }
+
+    async fn settle_trip(&self, trip: Notification, is_over: bool) -> Result<bool, QueueError> {
+        let directory = Arc::clone(&self.directory);
+        self.database.write(move |transaction| transaction.settle_trip(&trip, is_over, &*directory)).await
     }
 
     async fn notifications(

@@ -353,8 +353,8 @@ mod tests {
                 "cool_off: must be at most cool_off_max (1m), but is 5m; cool_off is from: gateway",
             ),
             (
-                layers(&nothing, &json!({ "cool_off_max": "1s" }), &nothing),
-                "cool_off_max: must be at least cool_off (30s), but is 1s",
+                layers(&nothing, &json!({ "cool_off_max": "500ms" }), &nothing),
+                "cool_off_max: must be at least cool_off (1s), but is 500ms",
             ),
             (
                 layers(&nothing, &json!([1]), &nothing),

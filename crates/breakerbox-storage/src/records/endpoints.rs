@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use breakerbox_model::objects::{
-    Backlog, DisabledBecause, Endpoint, EndpointId, EndpointSettings, Revision, Secret, TenantId,
+    DisabledBecause, Endpoint, EndpointId, EndpointSettings, Revision, Secret, TenantId,
 };
 
 use super::{Edit, Page, PageOf, RecordsError};
@@ -132,11 +132,4 @@ pub trait Endpoints: Send + Sync + 'static {
     /// # Errors
     /// Returns [`Missing`](RecordsError::Missing) if the id is unknown, or a database error.
     async fn end_endpoint_rotation(&self, id: EndpointId) -> Result<Endpoint, RecordsError>;
-
-    /// Returns the number and bytes of an endpoint's deliveries that are waiting or in flight. The counts are
-    /// updated with each change, so this is cheap.
-    ///
-    /// # Errors
-    /// Returns [`Missing`](RecordsError::Missing) if the id is unknown, or a database error.
-    async fn endpoint_backlog(&self, id: EndpointId) -> Result<Backlog, RecordsError>;
 }

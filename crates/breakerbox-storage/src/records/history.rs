@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use breakerbox_core::{Status, Timestamp};
-use breakerbox_model::notifications::Notification;
+use breakerbox_model::notifications::{Notification, OutageStep};
 use breakerbox_model::objects::{PastChange, TenantId};
 
 use super::{Page, PageOf, RecordsError};
@@ -16,14 +16,17 @@ use crate::QueueError;
 pub struct ObservedChange {
     /// The observed change.
     pub change: PastChange,
-    /// The notifications that the change causes.
+    /// The notifications that the change causes at once. A recovery is stored only if people were notified of the
+    /// outage.
     pub notifications: Vec<Notification>,
+    /// The effect of the change on the circuit's outage.
+    pub outage: OutageStep,
 }
 
 impl From<PastChange> for ObservedChange {
     /// Converts a change that causes no notifications.
     fn from(change: PastChange) -> Self {
-        Self { change, notifications: Vec::new() }
+        Self { change, notifications: Vec::new(), outage: OutageStep::None }
     }
 }
 
@@ -46,7 +49,7 @@ pub struct ChangeFilter {
 /// Operations on the history of circuits.
 #[async_trait]
 pub trait History: Send + Sync + 'static {
-    /// Stores changes and their notifications in one commit. A change whose key and epoch are already stored is
+    /// Stores changes, their notifications and their effect on outages in one commit. A change whose key and epoch are already stored is
     /// skipped, with its notifications. Returns the number of new changes.
     ///
     /// # Errors

@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | [`Tenants`], [`Endpoints`] | create, show, list, change, delete; secrets and their rotation |
 //! | [`ApiKeys`] | create, list, revoke |
+//! | [`LaneBacklogs`] | the unfinished deliveries of lanes |
 //! | [`Deliveries`] | events, deliveries and attempts: show, list by filter, cancel, resend one |
 //! | [`Reminders`] | create, show, list, change, pause, resume, cancel, run now; their runs |
 //! | [`Resends`] | resend by filter, as a background job |
@@ -32,6 +33,7 @@ mod deliveries;
 mod edit;
 mod endpoints;
 mod history;
+mod lanes;
 mod notifications;
 mod page;
 mod permits;
@@ -45,6 +47,7 @@ pub use deliveries::{Deliveries, UnfinishedWork};
 pub use edit::{Edit, Refused};
 pub use endpoints::{Deleted, Endpoints, NewEndpoint};
 pub use history::{ChangeFilter, History, ObservedChange};
+pub use lanes::{LaneBacklog, LaneBacklogs, NextDelivery};
 pub use notifications::{
     Failed, NotificationFilter, Notifications, PastNotification, PastSend, SendResult, SendState,
     WaitingNotification, WaitingTarget,
@@ -62,12 +65,30 @@ use super::QueueError;
 
 /// All records: everything that the gateway stores, except the queue and the settled permits.
 pub trait Records:
-    Tenants + Endpoints + ApiKeys + Deliveries + Reminders + Resends + Requests + History + Notifications
+    Tenants
+    + Endpoints
+    + ApiKeys
+    + LaneBacklogs
+    + Deliveries
+    + Reminders
+    + Resends
+    + Requests
+    + History
+    + Notifications
 {
 }
 
-impl<R: Tenants + Endpoints + ApiKeys + Deliveries + Reminders + Resends + Requests + History + Notifications>
-    Records for R
+impl<R> Records for R where
+    R: Tenants
+        + Endpoints
+        + ApiKeys
+        + LaneBacklogs
+        + Deliveries
+        + Reminders
+        + Resends
+        + Requests
+        + History
+        + Notifications
 {
 }
 

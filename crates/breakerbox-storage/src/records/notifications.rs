@@ -142,6 +142,19 @@ pub trait Notifications: Send + Sync + 'static {
     /// Returns an error if the database fails. In that case, nothing was stored.
     async fn notify(&self, notification: Notification) -> Result<bool, QueueError>;
 
+    /// Returns up to `limit` trips whose delay has passed, longest due first.
+    ///
+    /// # Errors
+    /// Returns an error if the database fails.
+    async fn due_trips(&self, limit: usize) -> Result<Vec<Notification>, QueueError>;
+
+    /// Ends the delay of a trip: stores it as a notification, or drops it if the outage is over. Returns whether it was
+    /// stored. A trip whose outage has ended or was notified in the meantime is not stored.
+    ///
+    /// # Errors
+    /// Returns an error if the database fails. In that case, nothing was stored.
+    async fn settle_trip(&self, trip: Notification, is_over: bool) -> Result<bool, QueueError>;
+
     /// Lists the notifications that match a filter, newest first.
     ///
     /// # Errors

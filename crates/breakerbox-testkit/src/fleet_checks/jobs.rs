@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use breakerbox::store::Store;
-use breakerbox::{Breakerbox, CallError, Consistency};
+use breakerbox::{Breakerbox, CallError, Consistency, Policy};
 use tokio::runtime::{Builder, Runtime};
 
-/// The number of consecutive failures that open a circuit with the default policy.
-const FAILURES: usize = 5;
+/// The number of consecutive failures that open a circuit.
+const FAILURES: u8 = 5;
 
 /// The number of jobs, which is more than the number of failures that open the circuit.
 const JOBS: usize = 8;
@@ -42,7 +42,7 @@ pub fn one_call_jobs_count<S: Store>(connect: impl AsyncFn() -> S) {
                 let runtime = runtime.expect("a runtime starts");
                 run_job(&connect, runtime, &key, consistency, end)
             });
-            assert_eq!(sent.count(), FAILURES, "{consistency:?}, {end:?}");
+            assert_eq!(sent.count(), usize::from(FAILURES), "{consistency:?}, {end:?}");
         }
     }
 }
@@ -56,7 +56,11 @@ fn run_job<S: Store>(
     end: End,
 ) -> bool {
     let (breakers, sent) = runtime.block_on(async {
+        // The circuit stays open for longer than all jobs take.
+        let policy =
+            Policy::builder().consecutive_failures(u64::from(FAILURES)).cool_off(Duration::from_secs(60));
         let breakers = Breakerbox::builder()
+            .policy(policy.build().expect("a valid policy"))
             .store(connect().await)
             .consistency(consistency)
             // Only the end of the process sends the report.

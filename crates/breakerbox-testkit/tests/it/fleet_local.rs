@@ -86,7 +86,8 @@ async fn a_broken_process_makes_a_dozen_calls_and_the_others_notice_nothing() {
     ];
     for consistency in BOTH {
         for (policy, well_for) in &policies {
-            let fleet = Fleet::with(8, &policy.clone().jitter(0), settings(consistency));
+            let policy = policy.clone().jitter(0).cool_off(Duration::from_secs(30));
+            let fleet = Fleet::with(8, &policy, settings(consistency));
             traffic(&fleet, false, Duration::from_secs(*well_for)).await;
             let calls = traffic(&fleet, true, Duration::from_secs(25)).await;
             let (broken, others) = calls.split_last().unwrap();

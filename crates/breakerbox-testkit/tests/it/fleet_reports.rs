@@ -124,7 +124,8 @@ impl Process {
 }
 
 fn run_of(length: u64) -> PolicyBuilder {
-    Policy::builder().failure_rate(None).consecutive_failures(length).jitter(0).ramp_cap(None)
+    let policy = Policy::builder().failure_rate(None).consecutive_failures(length).jitter(0).ramp_cap(None);
+    policy.cool_off(Duration::from_secs(30))
 }
 
 fn half_of(calls: u64) -> PolicyBuilder {

@@ -39,7 +39,9 @@ pub(crate) struct Process {
 }
 
 pub(crate) fn simple() -> PolicyBuilder {
-    Policy::builder().failure_rate(None).consecutive_failures(3).jitter(0).probes(1).ramp_cap(None)
+    let policy =
+        Policy::builder().failure_rate(None).consecutive_failures(3).jitter(0).probes(1).ramp_cap(None);
+    policy.cool_off(Duration::from_secs(30)).cool_off_factor(2.0)
 }
 
 pub(crate) fn ms(ms: u64) -> Duration {

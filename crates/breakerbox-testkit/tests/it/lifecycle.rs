@@ -26,7 +26,8 @@ fn multi_thread() -> Runtime {
 /// Returns a builder for a job that uses this store. Without an explicit flush, the job's reports are sent only
 /// after an hour.
 fn job(store: &Arc<impl Store>) -> Builder {
-    let policy = Policy::builder().failure_rate(None).consecutive_failures(5).jitter(0).build().unwrap();
+    let policy = Policy::builder().failure_rate(None).consecutive_failures(5).jitter(0);
+    let policy = policy.cool_off(Duration::from_secs(30)).build().unwrap();
     Breakerbox::builder().policy(policy).store(Arc::clone(store)).flush_every(Duration::from_secs(3_600))
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox_core::fleet::{Consistency, Delta, Proposal, ReportDue};
-use breakerbox_core::{Epoch, Outcome, Refusal, Settlement};
+use breakerbox_core::{Epoch, OpenedBy, Outcome, Refusal, Settlement};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -113,8 +113,9 @@ impl Shared {
                 return Settlement::Unconfirmed;
             }
         };
-        let reported = self
-            .step_member(cell, Some(now), |member, at| member.one_reported(&merged, outcome.retry_after, at));
+        let reported = self.step_member(cell, Some(now), |member, at| {
+            member.one_reported(&merged, OpenedBy::from(outcome), at)
+        });
         self.apply_learnt(cell, reported.learnt);
         if merged.late {
             self.count_late(1);

@@ -31,7 +31,7 @@ use crate::throttle::chain;
 /// let error = circuit.call(down()).await.unwrap_err();
 /// let answer: http::Response<String> = NotSent::find(&error).expect("it was refused").response();
 /// assert_eq!(answer.status(), 503);
-/// assert_eq!(answer.headers()["retry-after"], "30");
+/// assert_eq!(answer.headers()["retry-after"], "1");
 /// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -111,7 +111,7 @@ fn trips_are_forgotten_when_they_are_forgiven_and_not_before() {
     service.clock.advance(secs(30));
     succeed(&circuit, 1);
     let epoch = circuit.record().epoch;
-    service.clock.advance(secs(599));
+    service.clock.advance(secs(299));
     service.breakers.tidy();
     assert_eq!(circuit.record().trips, 1);
     service.clock.advance(secs(1));

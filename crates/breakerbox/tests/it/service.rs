@@ -13,7 +13,9 @@ pub(crate) struct Service {
 
 /// Returns a policy that trips after 3 consecutive failures, closes after one probe, and has no ramp.
 pub(crate) fn simple() -> PolicyBuilder {
-    Policy::builder().failure_rate(None).consecutive_failures(3).jitter(0).probes(1).ramp_cap(None)
+    let policy =
+        Policy::builder().failure_rate(None).consecutive_failures(3).jitter(0).probes(1).ramp_cap(None);
+    policy.cool_off(secs(30)).cool_off_factor(2.0)
 }
 
 pub(crate) fn secs(seconds: u64) -> Duration {

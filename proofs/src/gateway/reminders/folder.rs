@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use breakerbox::Timestamp;
+use breakerbox::{CircuitBy, Timestamp};
 use breakerbox_model::objects::{
     Backlog, Priority, Reminder, ReminderId, ReminderRules, ReminderSettings, TenantId, TenantSettings,
 };
@@ -98,12 +98,13 @@ impl Folder {
         Ok(Self { runtime, database, records })
     }
 
-    /// Adds a tenant with these reminder rules, and with limits that no test reaches.
+    /// Adds a tenant with these reminder rules, with one circuit for all of its callbacks, and with limits that no
+    /// test reaches.
     pub(in crate::gateway) fn add_tenant(&self, name: &str, rules: ReminderRules) -> Result<TenantId> {
         let id: TenantId = name.parse()?;
         let mut settings = TenantSettings::new(name);
         settings.backlog = Some(ROOMY);
-        settings.reminders = ReminderRules { limit: Some(ROOMY), ..rules };
+        settings.reminders = ReminderRules { limit: Some(ROOMY), circuit_by: CircuitBy::Tenant, ..rules };
         let new = NewTenant { id: id.clone(), settings, secret: None };
         self.runtime.block_on(self.records.create_tenant(new))?;
         Ok(id)

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use breakerbox_core::{Cause, Change, Epoch, Mode, Policy, Status, Totals, TripRule};
 use breakerbox_gateway::api::Limits;
-use breakerbox_model::notifications::{CircuitContext, Kind, notifications};
+use breakerbox_model::notifications::{CircuitContext, Kind, OutageStep, notifications};
 use breakerbox_model::objects::PastChange;
 use breakerbox_storage::records::{History, ObservedChange};
 use serde_json::Value;
@@ -37,7 +37,8 @@ fn tripped(now: breakerbox_core::Timestamp) -> ObservedChange {
     };
     let known = CircuitContext { policy: &Policy::default(), endpoints: &[], is_unreported_outage: false };
     let notifications = notifications(key, &change, &known);
-    ObservedChange { change: PastChange { key: key.into(), change }, notifications }
+    let outage = OutageStep::of(key, &change, &known, std::time::Duration::ZERO);
+    ObservedChange { change: PastChange { key: key.into(), change }, notifications, outage }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -65,7 +66,8 @@ fn the_example_of_a_message_has_the_names_of_one() {
     let shown: Value = serde_json::from_str(shown.split("~~~").next().unwrap()).unwrap();
     let heard = tripped(breakerbox_core::Timestamp::from_millis(1_763_000_000_000));
     let id = "ntf_01ht8gs800000".parse().unwrap();
-    let message = breakerbox_model::notifications::Message::of(id, &heard.notifications[0]).json;
+    let OutageStep::Begins(began) = heard.outage else { panic!("it begins") };
+    let message = breakerbox_model::notifications::Message::of(id, &began.trip).json;
     same_names(&shown, &message, "");
 }
 

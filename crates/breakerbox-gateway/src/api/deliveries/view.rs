@@ -1,15 +1,13 @@
 //! The JSON representation of deliveries and attempts.
 
-use std::sync::Arc;
-
-use breakerbox_core::Status;
-use breakerbox_model::objects::{Attempt, Delivery, DeliveryState, FailReason, LaneId, Purpose};
+use breakerbox_model::objects::{Attempt, Delivery, DeliveryState, FailReason};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::api::Api;
 use crate::api::events::PrioritySchema;
 use crate::api::reading::fields::Moment;
+use crate::api::waits::{self, DeliveryWait, WaitsForView};
 
 /// The delivery of one event to one endpoint or URL.
 #[derive(Serialize, ToSchema)]
@@ -42,10 +40,20 @@ pub(in crate::api) struct DeliveryView {
     /// `gone` (the receiver responded with 410), `expired`, or `unreadable` (the stored delivery can't be read).
     #[schema(value_type = Option<FailReasonView>, inline)]
     pub(in crate::api) reason: Option<&'static str>,
-    /// Whether the delivery is held back, even if it is due: by its circuit, by the throttle, or because its tenant or
-    /// endpoint is disabled. A delivery to a registered endpoint can also be held back by a `Retry-After` or by the
-    /// rate limit.
+    /// Whether the delivery is held back, even if it is due: by its circuit, the throttle, the rate limit, a
+    /// `Retry-After`, or because its tenant or endpoint is disabled.
     pub(in crate::api) parked: bool,
+    /// What a pending or retrying delivery waits for. If several reasons hold it, this is the one that ends last.
+    /// `disabled`: its tenant, endpoint or circuit is disabled. `circuit`: the circuit is open, is being probed, or
+    /// admits few calls after a recovery. `throttle`: the receiver is overloaded. `rate_limit`: the endpoint's rate
+    /// limit. `retry_after`: the receiver asked for a pause. `retry`: the delay after a failed attempt. `not_before`:
+    /// the event's time. `in_flight_limit`: the endpoint's limit on concurrent requests. `slot`: the gateway's own
+    /// capacity.
+    #[schema(value_type = Option<WaitsForView>, inline)]
+    waits_for: Option<&'static str>,
+    /// The time until which the delivery waits; null if only a change ends the wait, or if the time is not known.
+    #[schema(value_type = Option<String>, format = "date-time")]
+    waits_until: Option<Moment>,
     /// The number of attempts used. Local faults of the gateway use no attempts.
     pub(in crate::api) attempts: u32,
     /// While the delivery is pending or retrying, the earliest time of the next attempt.
@@ -93,8 +101,11 @@ impl DeliveryView {
             DeliveryState::Failed(reason) => Some(reason_name(reason)),
             _ => None,
         };
+        let DeliveryWait { is_parked, wait } = waits::of_delivery(api, &delivery);
         Self {
-            parked: is_parked(api, &delivery),
+            parked: is_parked,
+            waits_for: wait.map(|wait| wait.waits_for.name()),
+            waits_until: wait.and_then(|wait| wait.until).map(|at| api.shown(at)),
             id: delivery.id.to_string(),
             tenant: delivery.tenant.to_string(),
             event: delivery.event.to_string(),
@@ -123,35 +134,6 @@ const fn reason_name(reason: FailReason) -> &'static str {
         FailReason::Expired => "expired",
         FailReason::Unreadable => "unreadable",
     }
-}
-
-/// Returns whether a delivery is parked. This is not stored, but follows from the current state of its tenant,
-/// endpoint, circuit and lane in this process.
-fn is_parked(api: &Api, delivery: &Delivery) -> bool {
-    if !matches!(delivery.state, DeliveryState::Pending | DeliveryState::Retrying) {
-        return false;
-    }
-    let directory = &api.services.directory;
-    let (enabled, key) = match delivery.endpoint {
-        Some(endpoint) => match directory.endpoint(endpoint.into()) {
-            Some(entry) => (entry.is_enabled(), Some(Arc::clone(&entry.circuit))),
-            None => return false,
-        },
-        None => match directory.tenant(&delivery.tenant) {
-            Some(tenant) => {
-                let purpose = if delivery.run.is_some() { Purpose::Reminders } else { Purpose::Deliveries };
-                let key = delivery.url.as_ref().and_then(|url| tenant.key_of(purpose, url).ok());
-                (tenant.enabled, key)
-            }
-            None => return false,
-        },
-    };
-    let Some(key) = key else { return !enabled };
-    let circuit = api.services.circuits.find(&key);
-    let lane = delivery.endpoint.map(LaneId::from);
-    !enabled
-        || circuit.is_some_and(|circuit| circuit.status() != Status::Closed)
-        || api.services.holds.is_held(lane, &key, delivery.priority)
 }
 
 /// One HTTP request of a delivery.

@@ -37,6 +37,7 @@ const TAGS: &[(&str, &str)] = &[
     ("events", "Submit events, which are delivered to the endpoints of a tenant."),
     ("endpoints", "Registered destinations of a tenant."),
     ("deliveries", "Deliveries of an event to an endpoint, and their attempts."),
+    ("lanes", "Queues of endpoints, dynamic URLs and reminders, and what their deliveries wait for."),
     ("resends", "Background jobs that resend finished deliveries, by filter and time range."),
     ("reminders", "Scheduled callbacks, once or repeatedly, and their runs."),
     ("circuits", "Circuits of endpoints, hosts or tenants: state, history and overrides."),

@@ -26,6 +26,7 @@ use super::listing::{Listed, PagingOfTenant};
 use super::problem::{ApiResult, Problem};
 use super::reading::{Json, Named, Query};
 use super::revision::{IfMatch, Revised};
+use super::waits::{self, LaneNow};
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new()
@@ -57,10 +58,13 @@ async fn list(
     let tenant = caller.tenant_seen(tenant)?;
     let found = api.services.records.endpoints(tenant.as_ref(), &page).await?;
     let keys: Vec<_> = found.items.iter().map(|endpoint| circuits::key_of(&api, endpoint)).collect();
-    let mut circuits = circuits::statuses(&api, &keys).await?.into_iter().zip(keys);
+    let lanes: Vec<_> = found.items.iter().map(Endpoint::lane).collect();
+    let lanes = waits::of_lanes(&api, &api.services.records.backlogs_of(&lanes).await?);
+    let statuses = circuits::statuses(&api, &keys).await?;
+    let mut facts = lanes.into_iter().zip(keys.into_iter().zip(statuses));
     Ok(axum::Json(Listed::of(found, |endpoint| {
-        let (status, key) = circuits.next().unwrap_or((Status::Closed, None));
-        EndpointView::new(endpoint, key.as_deref(), status)
+        let (lane, (key, status)) = facts.next().unwrap_or((LaneNow::default(), (None, Status::Closed)));
+        EndpointView::new(endpoint, key.as_deref(), status).waiting(&api, lane)
     })))
 }
 
@@ -270,5 +274,8 @@ pub(super) async fn seen(api: &Api, caller: &Caller, id: EndpointId) -> ApiResul
 async fn shown(api: &Api, endpoint: Endpoint) -> ApiResult<EndpointView> {
     let key = circuits::key_of(api, &endpoint);
     let status = circuits::statuses(api, std::slice::from_ref(&key)).await?;
-    Ok(EndpointView::new(endpoint, key.as_deref(), status.first().copied().unwrap_or(Status::Closed)))
+    let lanes = waits::of_lanes(api, &api.services.records.backlogs_of(&[endpoint.lane()]).await?);
+    let lane = lanes.first().copied().unwrap_or_default();
+    let status = status.first().copied().unwrap_or(Status::Closed);
+    Ok(EndpointView::new(endpoint, key.as_deref(), status).waiting(api, lane))
 }

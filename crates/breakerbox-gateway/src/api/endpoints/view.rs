@@ -11,12 +11,14 @@ use serde_json::Value;
 use url::Url;
 use utoipa::ToSchema;
 
+use crate::api::Api;
 use crate::api::circuits::CircuitOf;
 use crate::api::problem::{ApiResult, Problem};
 use crate::api::reading::bodies::bodies;
 use crate::api::reading::fields::{Change, Moment, Object, Span, Text};
 use crate::api::reading::payload::{callable, wrong_url};
 use crate::api::tenants::{RateView, checked_name, checked_policy};
+use crate::api::waits::{LaneNow, WaitsForView};
 
 /// The maximum length of a description, in characters.
 const LONGEST_DESCRIPTION: usize = 500;
@@ -51,6 +53,14 @@ pub(super) struct EndpointView {
     /// The circuit that governs deliveries to the endpoint.
     #[schema(inline)]
     circuit: Option<CircuitOf>,
+    /// The number of pending and retrying deliveries.
+    waiting: u64,
+    /// What the delivery that is sent next waits for, as in a delivery; null if none is waiting.
+    #[schema(value_type = Option<WaitsForView>, inline)]
+    waits_for: Option<&'static str>,
+    /// The time until which it waits; null if only a change ends the wait, or if the time is not known.
+    #[schema(value_type = Option<String>, format = "date-time")]
+    waits_until: Option<Moment>,
     /// The names of the custom headers. Their values are not shown, because they may be secrets.
     header_names: Vec<String>,
     /// The request timeout; null means the gateway's default.
@@ -86,6 +96,7 @@ enum BecauseView {
 }
 
 impl EndpointView {
+    /// Creates the view of an endpoint. `key` and `status` are of its circuit.
     pub(super) fn new(endpoint: Endpoint, key: Option<&str>, status: Status) -> Self {
         let settings = endpoint.settings;
         let because = match endpoint.disabled {
@@ -103,6 +114,9 @@ impl EndpointView {
             enabled: because.is_none(),
             disabled_reason: because,
             circuit: key.map(|key| CircuitOf::new(key, status)),
+            waiting: 0,
+            waits_for: None,
+            waits_until: None,
             header_names: settings.headers.iter().map(|(name, _)| name.to_string()).collect(),
             timeout: settings.timeout.map(format_duration),
             max_in_flight: settings.max_in_flight,
@@ -112,6 +126,16 @@ impl EndpointView {
             expires_after: settings.expires_after.map(format_duration),
             created_at: Moment(endpoint.created_at),
             changed_at: Moment(endpoint.changed_at),
+        }
+    }
+
+    /// Adds what the endpoint's deliveries wait for.
+    pub(super) fn waiting(self, api: &Api, lane: LaneNow) -> Self {
+        Self {
+            waiting: lane.waiting,
+            waits_for: lane.wait.map(|wait| wait.waits_for.name()),
+            waits_until: lane.wait.and_then(|wait| wait.until).map(|at| api.shown(at)),
+            ..self
         }
     }
 }

@@ -20,6 +20,8 @@ pub(in crate::api) enum KindName {
     StoreBack,
     DatabaseLost,
     DatabaseBack,
+    NetworkLost,
+    NetworkBack,
     DeadLetters,
     ReminderStopped,
 }
@@ -35,6 +37,8 @@ impl From<KindName> for Kind {
             KindName::StoreBack => Self::StoreBack,
             KindName::DatabaseLost => Self::DatabaseLost,
             KindName::DatabaseBack => Self::DatabaseBack,
+            KindName::NetworkLost => Self::NetworkLost,
+            KindName::NetworkBack => Self::NetworkBack,
             KindName::DeadLetters => Self::DeadLetters,
             KindName::ReminderStopped => Self::ReminderStopped,
         }
@@ -51,6 +55,8 @@ impl From<Kind> for KindName {
             Kind::StoreBack => Self::StoreBack,
             Kind::DatabaseLost => Self::DatabaseLost,
             Kind::DatabaseBack => Self::DatabaseBack,
+            Kind::NetworkLost => Self::NetworkLost,
+            Kind::NetworkBack => Self::NetworkBack,
             Kind::DeadLetters => Self::DeadLetters,
             Kind::ReminderStopped => Self::ReminderStopped,
             // Tests are never stored, so this value is never shown.

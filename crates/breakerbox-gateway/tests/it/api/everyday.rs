@@ -1,7 +1,5 @@
 //! Everyday use of the API, from end to end.
 
-use std::sync::atomic::Ordering;
-
 use breakerbox_model::objects::Scope;
 use breakerbox_storage::records::Resends;
 use http::Method;
@@ -140,19 +138,6 @@ async fn an_endpoint_from_beginning_to_end() {
     let deleted = site.request(Method::DELETE, &path, admin, None).await.expect(200).json();
     assert_eq!(deleted["cancelled"], 1);
     site.get(&path, admin).await.expect(404);
-}
-
-#[tokio::test]
-async fn what_a_throttle_holds_is_shown_as_parked() {
-    let site = Site::start().await;
-    let admin = &site.admin;
-    let endpoint = site.endpoint("acme").await;
-    site.event("acme").await;
-    for held in [true, false] {
-        site.stand_in.holds.store(held, Ordering::Relaxed);
-        let found = site.get(&format!("/v1/deliveries?endpoint={endpoint}"), admin).await.expect(200).json();
-        assert_eq!(found["items"][0]["parked"], held);
-    }
 }
 
 #[tokio::test]

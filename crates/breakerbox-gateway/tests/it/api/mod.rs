@@ -23,3 +23,4 @@ mod slow;
 mod starting;
 mod tenancy;
 mod things;
+mod waits;

@@ -42,7 +42,7 @@ async fn targets_are_made_kept_changed_and_taken_away() {
         ),
         (&json!("https://hooks.example.com/..."), &json!(["trip", "recovery"]), &json!("ops@example.com"))
     );
-    assert_eq!(shown["notification_targets"][0]["on"].as_array().unwrap().len(), 10, "all kinds");
+    assert_eq!(shown["notification_targets"][0]["on"].as_array().unwrap().len(), 12, "all kinds");
     let secrets = site.get("/v1/tenants/acme/notifications/secrets", &key).await.expect(200).json();
     assert_eq!(secrets, json!({ "secrets": [{ "target": ids[0], "secret": secret }] }));
 

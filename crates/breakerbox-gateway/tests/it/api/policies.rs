@@ -202,7 +202,7 @@ async fn reminders_have_a_policy_of_their_own() {
     let site = Site::start().await;
     let path = "/v1/tenants/acme/reminders/policy";
     let shown = site.get(path, &site.admin).await.expect(200).json();
-    assert_eq!((&shown["purpose"], &shown["circuit_by"]), (&json!("reminders"), &json!("tenant")));
+    assert_eq!((&shown["purpose"], &shown["circuit_by"]), (&json!("reminders"), &json!("host")));
     assert_eq!(of(&shown, "preset"), (&json!("reminders"), &json!("reminders"), "default"));
     assert_eq!(of(&shown, "mean_latency"), (&json!("5s"), &json!("5s"), "preset reminders"));
     assert_eq!(of(&shown, "cool_off").2, "preset reminders");

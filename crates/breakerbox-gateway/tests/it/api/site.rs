@@ -3,7 +3,6 @@
 //! dropped.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -16,11 +15,12 @@ use breakerbox_egress::{AddressPolicy, Incoming};
 use breakerbox_gateway::api::{
     self, Health, HealthReport, Limits, NotificationTest, Services, TestEvent, TestSend, TestedTarget,
 };
-use breakerbox_gateway::dispatch::{DirectDispatch, EventSubmitter, LaneHolds};
+use breakerbox_gateway::dispatch::{DirectDispatch, EventSubmitter, LaneWaits};
 use breakerbox_gateway::notifications::Delivered;
 use breakerbox_gateway::permits::{PermitParts, Permits};
 use breakerbox_gateway::telemetry::Metrics;
-use breakerbox_model::delivery::Reply;
+use breakerbox_model::delivery::lanes::LaneWait;
+use breakerbox_model::delivery::{Connection, Reply};
 use breakerbox_model::objects::{ApiKeyText, LaneId, NewBatch, Priority, Scope, Scopes, TenantId};
 use breakerbox_model::reminder::{CatchUp, ReminderDefaults, WhenFailed};
 use breakerbox_storage::records::{ApiKeys, NewApiKey};
@@ -62,8 +62,8 @@ pub(super) struct StandIn {
     pub(super) batches: Mutex<Vec<NewBatch>>,
     pub(super) health: Mutex<HealthReport>,
     pub(super) tested: Mutex<Vec<TestEvent>>,
-    /// Whether a throttle holds back all deliveries.
-    pub(super) holds: AtomicBool,
+    /// What all lanes wait for.
+    pub(super) wait: Mutex<LaneWait>,
 }
 
 #[async_trait]
@@ -79,9 +79,9 @@ impl EventSubmitter for Plain {
 
 struct Plain(Arc<StandIn>);
 
-impl LaneHolds for Plain {
-    fn is_held(&self, _: Option<LaneId>, _: &str, _: Priority) -> bool {
-        self.0.holds.load(Ordering::Relaxed)
+impl LaneWaits for Plain {
+    fn waits(&self, lanes: &[(LaneId, Option<Priority>)]) -> Vec<LaneWait> {
+        vec![*self.0.wait.lock().unwrap(); lanes.len()]
     }
 }
 
@@ -94,6 +94,7 @@ impl TestSend for Plain {
             detail: None,
             body: Bytes::from(format!("I am {}", endpoint.id)),
             latency: Duration::from_millis(12),
+            connection: Connection::Established,
         }
     }
 }
@@ -168,9 +169,14 @@ impl Site {
             queue: Arc::clone(&queue),
             refusal: Mutex::default(),
             batches: Mutex::default(),
-            health: Mutex::new(HealthReport { alive: true, ready: true, degraded: Vec::new() }),
+            health: Mutex::new(HealthReport {
+                alive: true,
+                ready: true,
+                degraded: Vec::new(),
+                own_outage: None,
+            }),
             tested: Mutex::default(),
-            holds: AtomicBool::new(false),
+            wait: Mutex::new(LaneWait::UNKNOWN),
         });
         let metrics = Arc::new(Metrics::new());
         let now = database.clone();
@@ -188,7 +194,7 @@ impl Site {
             records: Arc::new(records.clone()),
             directory,
             submitter: Arc::new(Plain(Arc::clone(&stand_in))),
-            holds: Arc::new(Plain(Arc::clone(&stand_in))),
+            waits: Arc::new(Plain(Arc::clone(&stand_in))),
             circuits: circuits.clone(),
             circuit_store: store as Arc<dyn Store>,
             tests: Arc::new(Plain(Arc::clone(&stand_in))),
@@ -227,6 +233,10 @@ impl Site {
             site.post("/v1/tenants", &site.admin, json!({ "id": tenant })).await.expect(201);
         }
         site
+    }
+
+    pub(super) fn queue(&self) -> &dyn Queue {
+        &*self.stand_in.queue
     }
 
     /// Creates a key with these scopes.

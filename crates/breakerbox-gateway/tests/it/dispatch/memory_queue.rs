@@ -7,13 +7,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use breakerbox_core::{Epoch, Timestamp};
 use breakerbox_gateway::dispatch::DirectDispatch;
-use breakerbox_model::delivery::NextStep;
+use breakerbox_model::delivery::{NextStep, ProbeCandidate};
 use breakerbox_model::objects::{
     DeliveryId, EventId, EventType, Id, LaneId, NewBatch, NewEvent, Priority, TenantId,
 };
 use breakerbox_storage::{
-    BatchResult, Claim, Claimed, Directory, Lease, Leased, Queue, QueueError, Reservations, Retention,
-    Settled, Settlement, SubmitError, Submitted, SubmittedEvent, WaitingLane,
+    BatchResult, Claim, Claimed, Directory, Lease, Leased, ProbeSupply, Queue, QueueError, Reservations,
+    Retention, Settled, Settlement, SubmitError, Submitted, SubmittedEvent, WaitingLane,
 };
 use tokio::time::Instant;
 
@@ -49,6 +49,7 @@ pub(super) struct Row {
     lease: Option<Lease>,
     pub(super) attempts: u32,
     failed_probe: Option<Epoch>,
+    is_pulled: bool,
     pub(super) done: bool,
     payload: bytes::Bytes,
     expires_at: Option<Timestamp>,
@@ -77,6 +78,7 @@ impl MemoryQueue {
         let lease = Lease(i64::try_from(held.writes).unwrap());
         let row = held.rows.get_mut(&id).unwrap();
         row.lease = Some(lease);
+        row.is_pulled |= pulled;
         Leased {
             id,
             lease,
@@ -120,6 +122,11 @@ impl Held {
 }
 
 impl Row {
+    fn candidate(&self) -> ProbeCandidate {
+        let Self { priority, due, attempts, is_pulled, failed_probe, .. } = *self;
+        ProbeCandidate { priority, due_at: due, attempts, is_pulled, failed_probe }
+    }
+
     fn waits_in(&self, lane: LaneId) -> bool {
         self.lane == lane && !self.done && self.lease.is_none()
     }
@@ -154,6 +161,7 @@ impl Queue for MemoryQueue {
                     lease: None,
                     attempts: 0,
                     failed_probe: None,
+                    is_pulled: false,
                     done: false,
                     payload: payload.clone(),
                     expires_at,
@@ -200,18 +208,12 @@ impl Queue for MemoryQueue {
                     (lane, due.into_iter().map(|(id, _)| self.lease(&mut held, id, false)).collect())
                 }
                 Claim::Probe { lane, outage, .. } => {
-                    let waiting = held.waiting_in(lane);
-                    let fresh = waiting
-                        .iter()
-                        .find(|(_, row)| row.due <= now && row.failed_probe != Some(outage))
-                        .map(|(id, _)| (*id, false));
-                    let pulled = || {
-                        let future = waiting.iter().filter(|(_, row)| row.due > now);
-                        future.min_by_key(|(id, row)| (row.due, *id)).map(|(id, _)| (*id, true))
-                    };
-                    let any = || waiting.first().map(|(id, _)| (*id, false));
-                    let found = fresh.or_else(pulled).or_else(any);
-                    (lane, found.into_iter().map(|(id, pulled)| self.lease(&mut held, id, pulled)).collect())
+                    let waiting = held.waiting_in(lane).into_iter();
+                    let ranked = waiting.filter_map(|(id, row)| {
+                        Some((row.candidate().rank(outage, now)?, id, row.due > now))
+                    });
+                    let found = ranked.min().map(|(_, id, pulled)| self.lease(&mut held, id, pulled));
+                    (lane, found.into_iter().collect())
                 }
             };
             let next_due = held.next_due(lane);
@@ -235,6 +237,7 @@ impl Queue for MemoryQueue {
                 row.due = due_at;
                 row.attempts += u32::from(uses_attempt);
                 row.failed_probe = failed_probe.or(row.failed_probe);
+                row.is_pulled &= !uses_attempt;
             }
         }
         held.settled.push(settlement);
@@ -246,6 +249,7 @@ impl Queue for MemoryQueue {
         held.writes += 1;
         let row = held.rows.get_mut(&id).unwrap();
         assert_eq!(row.lease.take(), Some(lease));
+        row.is_pulled = false;
         Ok(Settled::Done)
     }
 
@@ -253,10 +257,15 @@ impl Queue for MemoryQueue {
         Ok(vec![])
     }
 
-    async fn has_waiting(&self, lane: LaneId) -> Result<bool, QueueError> {
+    async fn probe_supply(&self, lane: LaneId) -> Result<ProbeSupply, QueueError> {
         let now = self.now();
-        let waits = |row: &Row| row.waits_in(lane) && row.expires_at.is_none_or(|at| at > now);
-        Ok(self.held().rows.values().any(waits))
+        let held = self.held();
+        let mut waiting = held.waiting_in(lane).into_iter();
+        let can_probe = waiting.any(|(_, row)| {
+            row.expires_at.is_none_or(|at| at > now) && row.candidate().rank(Epoch(0), now).is_some()
+        });
+        let next_due = held.next_due(lane).map(|due| due.filter(|due| *due > now));
+        Ok(ProbeSupply { can_probe, next_due })
     }
 
     async fn reclaim(&self, _: usize) -> Result<BatchResult, QueueError> {

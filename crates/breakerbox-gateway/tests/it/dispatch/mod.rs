@@ -3,6 +3,8 @@
 
 mod local_faults;
 mod memory_queue;
+mod own_outages;
+mod probing;
 mod scheduler;
 mod site;
 mod throttle;
@@ -304,7 +306,8 @@ async fn thousands_of_dead_endpoints_do_not_delay_the_healthy() {
 
 #[tokio::test(start_paused = true)]
 async fn a_circuit_is_not_half_open_without_a_delivery_to_probe_with() {
-    let site = site();
+    let policy = Policy::builder().cool_off(30 * SECOND).probe_timeout(17 * SECOND).build().unwrap();
+    let site = Site::new(policy.without_jitter(), Settings::default());
     let acme = site.tenant("acme");
     site.endpoint(&acme, "dead", |_| (MILLISECOND, answered(500)));
     let expires_at = site.queue.now() + 20 * SECOND;

@@ -15,7 +15,7 @@ use breakerbox_gateway::dispatch::{
     DirectDispatch, Dispatch, EventSubmitter, MaintenanceRecords, Parts, Settings, Watch,
 };
 use breakerbox_gateway::telemetry::Metrics;
-use breakerbox_model::delivery::{Fault, Reply};
+use breakerbox_model::delivery::{Connection, Fault, Reply};
 use breakerbox_model::objects::{
     Endpoint, EndpointId, EndpointSettings, Filter, Id, LaneId, NewBatch, NewEvent, Priority, Revision,
     Secret, SigningSecrets, Tenant, TenantId, TenantSettings,
@@ -77,7 +77,7 @@ impl HttpSender for Couriers {
         };
         tokio::time::sleep(latency).await;
         self.seen.lock().unwrap().get_mut(&host).unwrap().in_flight -= 1;
-        Incoming { reply, detail: None, body: bytes::Bytes::new(), latency }
+        Incoming { reply, detail: None, body: bytes::Bytes::new(), latency, connection: Connection::Existing }
     }
 }
 
@@ -115,6 +115,7 @@ pub(super) struct Site {
     pub(super) directory: Arc<Directory>,
     pub(super) breakers: Breakerbox,
     pub(super) written: Arc<Written>,
+    pub(super) metrics: Arc<Metrics>,
     couriers: Arc<Couriers>,
     started: Instant,
 }
@@ -159,6 +160,7 @@ impl Site {
             })
             .seed(7)
             .build();
+        let metrics = Arc::new(Metrics::new());
         let parts = Parts {
             queue: queue.clone(),
             maintenance_records: written.clone(),
@@ -166,7 +168,7 @@ impl Site {
             breakers: breakers.clone(),
             throttles: Some(Throttle::builder().clock(Virtual(started)).build_keyed(10_000)),
             http_sender: couriers.clone(),
-            metrics: Arc::new(Metrics::new()),
+            metrics: Arc::clone(&metrics),
             wall: Arc::new(move || Virtual(started).now()),
         };
         let dispatch = Dispatch::new(parts, settings);
@@ -176,7 +178,7 @@ impl Site {
         queue.is_taken_by(direct_dispatch);
         assert!(directory.watch(Watch::over(&dispatch)));
         tokio::spawn(Arc::clone(&dispatch).run());
-        Self { queue, dispatch, directory, breakers, written, couriers, started }
+        Self { queue, dispatch, directory, breakers, written, metrics, couriers, started }
     }
 
     pub(super) fn tenant(&self, name: &str) -> TenantId {

@@ -1,6 +1,7 @@
 //! Notifications: created once, rate-limited, to targets of each kind, by a whole gateway.
 
 mod database;
+mod delayed;
 mod once;
 mod pace;
 mod rig;

@@ -10,9 +10,9 @@ use breakerbox_core::{Cause, Change, Epoch, Mode, Policy, Status, Timestamp, Tri
 use breakerbox_egress::{HttpSender, Incoming, Outgoing};
 use breakerbox_gateway::notifications::{Mailer, MessageSender, Notifier, NotifierSettings};
 use breakerbox_gateway::telemetry::Metrics;
-use breakerbox_model::delivery::{Fault, Reply};
+use breakerbox_model::delivery::{Connection, Fault, Reply};
 use breakerbox_model::notifications::{
-    CircuitContext, Kinds, Notification, NotificationTarget, Way, notifications,
+    CircuitContext, Kinds, Notification, NotificationTarget, OutageStep, Way, notifications,
 };
 use breakerbox_model::objects::{PastChange, Secret, TenantId, TenantSettings};
 use breakerbox_storage::Defaults;
@@ -54,7 +54,13 @@ impl HttpSender for FakeCourier {
         let answer = self.book.answers.lock().unwrap().get(&host).copied();
         self.book.took.lock().unwrap().push(Taken { at: self.clock.now(), host, body });
         let reply = answer.unwrap_or(Reply::Answered { status: 200, retry_after: None });
-        Incoming { reply, detail: None, body: Bytes::new(), latency: Duration::ZERO }
+        Incoming {
+            reply,
+            detail: None,
+            body: Bytes::new(),
+            latency: Duration::ZERO,
+            connection: Connection::Existing,
+        }
     }
 }
 
@@ -65,6 +71,8 @@ pub(super) struct Rig {
     pub(super) book: Arc<Book>,
     pub(super) metrics: Arc<Metrics>,
     database: Database,
+    /// How long an outage must last before its trip is notified.
+    pub(super) after: Duration,
     settings: NotifierSettings,
     defaults: Defaults,
     key: MasterKey,
@@ -96,7 +104,8 @@ impl Rig {
         let new =
             NewTenant { id: TENANT.parse().unwrap(), settings: TenantSettings::new(TENANT), secret: None };
         records.create_tenant(new).await.unwrap();
-        Self { clock, records, notifier, book, metrics, database, settings, defaults, key, folder }
+        let after = Duration::ZERO;
+        Self { clock, records, notifier, book, metrics, database, after, settings, defaults, key, folder }
     }
 
     /// Closes the database file, and opens it again.
@@ -154,7 +163,7 @@ impl Rig {
 
     /// Records a change of one of the tenant's circuits.
     pub(super) async fn change(&self, endpoint: u32, epoch: u64, cause: Cause, to: Status) -> u64 {
-        let heard = vec![heard(endpoint, epoch, cause, to, self.now())];
+        let heard = vec![heard(endpoint, epoch, cause, to, self.now(), self.after)];
         self.records.append_history(heard).await.unwrap()
     }
 
@@ -168,7 +177,14 @@ impl Rig {
 }
 
 /// Builds a change with its notifications.
-pub(super) fn heard(endpoint: u32, epoch: u64, cause: Cause, to: Status, at: Timestamp) -> ObservedChange {
+pub(super) fn heard(
+    endpoint: u32,
+    epoch: u64,
+    cause: Cause,
+    to: Status,
+    at: Timestamp,
+    after: Duration,
+) -> ObservedChange {
     let key = format!("{TENANT} https://{endpoint}.example/in");
     let change = Change {
         from: Status::Closed,
@@ -185,7 +201,8 @@ pub(super) fn heard(endpoint: u32, epoch: u64, cause: Cause, to: Status, at: Tim
     };
     let known = CircuitContext { policy: &Policy::default(), endpoints: &[], is_unreported_outage: false };
     let notifications: Vec<Notification> = notifications(&key, &change, &known);
-    ObservedChange { change: PastChange { key: key.into(), change }, notifications }
+    let outage = OutageStep::of(&key, &change, &known, after);
+    ObservedChange { change: PastChange { key: key.into(), change }, notifications, outage }
 }
 
 async fn open(

@@ -55,12 +55,12 @@ impl Site {
         Api::new(self.gateway.as_ref().unwrap().address(), &self.key)
     }
 
-    fn stop(&mut self) {
+    pub(super) fn stop(&mut self) {
         let gateway = self.gateway.take().unwrap();
         self.runtime.block_on(gateway.stop());
     }
 
-    fn start_again(&mut self) {
+    pub(super) fn start_again(&mut self) {
         self.gateway = Some(self.runtime.block_on(Gateway::start(&self.config)).unwrap());
     }
 
@@ -110,6 +110,7 @@ fn config(folder: &Path, operators: &str) -> Config {
             ("BREAKERBOX_POLICY_COOL_OFF_MAX", "200ms"),
             ("BREAKERBOX_POLICY_PROBES", "1"),
             ("BREAKERBOX_DELIVERY_RETRY", "1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s"),
+            ("BREAKERBOX_NOTIFY_AFTER", "0s"),
             ("BREAKERBOX_NOTIFY_WEBHOOK_URL", operators),
             ("BREAKERBOX_NOTIFY_WEBHOOK_SECRET", &Secret::random().reveal()),
             ("BREAKERBOX_ALLOW", "127.0.0.0/8"),
@@ -122,7 +123,7 @@ fn config(folder: &Path, operators: &str) -> Config {
 }
 
 /// Creates an endpoint of the tenant that responds with this status, and submits events for it.
-fn break_endpoint(site: &Site, path: &str, status: u16) -> String {
+pub(super) fn break_endpoint(site: &Site, path: &str, status: u16) -> String {
     site.receiver.set(path, Behaviour::status(status));
     break_endpoint_at(site, &site.receiver.url(path))
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use breakerbox_core::Timestamp;
 
 use super::in_flight_limit::InFlightLimit;
-use super::{LaneSignal, Sleep};
+use super::{LaneSignal, LaneWait, Sleep};
+use crate::delivery::wait::{Wait, WaitsFor};
 use crate::values::{Priority, TenantId};
 
 /// The number of turns in a round. In each round, every priority level with waiting deliveries gets at least one
@@ -25,6 +26,8 @@ pub(super) struct Lane {
     idle_since: Option<Timestamp>,
     /// The key of the throttle that last held a priority level. When that throttle eases, the level is tried again.
     pub(super) held_by: Option<Arc<str>>,
+    /// The key of the circuit that the lane checks when it changes.
+    pub(super) watches: Option<Arc<str>>,
     /// The queue that contains the lane: `true` for the queue of proven lanes, `false` for the queue of unproven
     /// lanes. `None`: the lane is in neither queue.
     pub(super) queued: Option<bool>,
@@ -79,6 +82,7 @@ impl Lane {
             alarm: None,
             idle_since: None,
             held_by: None,
+            watches: None,
             queued: None,
             claims: 0,
             arrived_meanwhile: [false; 4],
@@ -220,11 +224,30 @@ impl Lane {
         self.levels.iter_mut().for_each(|level| level.shed_until = None);
     }
 
-    /// Returns whether deliveries of this priority wait although they may be due, because the lane sleeps or the
-    /// throttle holds them.
-    pub(super) fn is_held(&self, priority: Priority, now: Timestamp) -> bool {
-        let shed = self.levels[priority.index()].is_shed(now);
-        shed || self.asleep.as_ref().is_some_and(|sleep| sleep.until().is_none_or(|until| until > now))
+    /// Returns what deliveries of this priority wait for; without a priority, what the delivery that goes next waits
+    /// for.
+    pub(super) fn wait(&self, priority: Option<Priority>, now: Timestamp) -> LaneWait {
+        let is_over = |wait: &Wait| wait.until.is_some_and(|until| until <= now);
+        let asleep = self.asleep.as_ref().map(Sleep::wait).filter(|wait| !is_over(wait));
+        let is_full = self.in_flight >= self.in_flight_limit.limit();
+        let place = if is_full { WaitsFor::InFlightLimit } else { WaitsFor::Slot };
+        LaneWait {
+            hold: Wait::longest([asleep, self.shed_wait(priority, now)]),
+            place: place.open_ended(),
+            in_flight: self.in_flight,
+        }
+    }
+
+    /// Returns until when the throttle sheds this priority; without a priority, until when it sheds all levels with
+    /// due deliveries.
+    fn shed_wait(&self, priority: Option<Priority>, now: Timestamp) -> Option<Wait> {
+        let is_due = |level: &&Level| level.due.is_some_and(|due| due <= now);
+        let first = match priority {
+            Some(priority) => &self.levels[priority.index()],
+            // A level that is not shed has no time, which is the lowest.
+            None => self.levels.iter().filter(is_due).min_by_key(|level| level.shed_until)?,
+        };
+        first.shed_until.filter(|until| *until > now).map(|until| WaitsFor::Throttle.until(until))
     }
 
     /// Returns the number of deliveries that wait because the throttle holds their priority level.

@@ -40,6 +40,7 @@ use breakerbox_core::Timestamp;
 use self::fair_queue::FairQueue;
 use self::lane::Lane;
 pub use self::slots::Slots;
+use crate::delivery::wait::{Wait, WaitsFor};
 use crate::values::{LaneId, Priority, TenantId};
 
 /// All lanes of a process, and the slots that they share.
@@ -56,6 +57,8 @@ pub struct Lanes {
     alarms: BTreeSet<(Timestamp, LaneId)>,
     /// Lanes that sleep until a circuit changes, by the circuit's key.
     by_circuit: HashMap<Arc<str>, BTreeSet<LaneId>>,
+    /// Lanes that check a circuit when it changes, although they do not sleep, by the circuit's key.
+    watching: HashMap<Arc<str>, BTreeSet<LaneId>>,
     /// Lanes with priority levels that a throttle holds, by the throttle's key.
     by_throttle: HashMap<Arc<str>, BTreeSet<LaneId>>,
 }
@@ -97,8 +100,12 @@ pub struct LaneTurn {
 /// How long a lane sleeps.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Sleep {
-    /// Until a time, for example until the rate limit has a token again or the receiver's `Retry-After` has passed.
-    Until(Timestamp),
+    /// Until the rate limit has a token again.
+    RateLimit(Timestamp),
+    /// Until the pause that the receiver asked for has passed.
+    RetryAfter(Timestamp),
+    /// Until the gateway tries again after a local fault.
+    LocalFault(Timestamp),
     /// Until the circuit changes or the time in `until` is reached.
     Circuit {
         /// The circuit's key.
@@ -113,11 +120,38 @@ pub enum Sleep {
 impl Sleep {
     fn until(&self) -> Option<Timestamp> {
         match self {
-            Self::Until(at) => Some(*at),
+            Self::RateLimit(at) | Self::RetryAfter(at) | Self::LocalFault(at) => Some(*at),
             Self::Circuit { until, .. } => *until,
             Self::Disabled => None,
         }
     }
+
+    fn wait(&self) -> Wait {
+        let waits_for = match self {
+            Self::RateLimit(_) => WaitsFor::RateLimit,
+            Self::RetryAfter(_) => WaitsFor::RetryAfter,
+            Self::LocalFault(_) => WaitsFor::Slot,
+            Self::Circuit { .. } => WaitsFor::Circuit,
+            Self::Disabled => WaitsFor::Disabled,
+        };
+        Wait { waits_for, until: self.until() }
+    }
+}
+
+/// What the deliveries of a lane wait for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LaneWait {
+    /// What holds due deliveries back: the lane sleeps, or the throttle sheds. `None`: nothing does.
+    pub hold: Option<Wait>,
+    /// What due deliveries wait for if nothing holds them back: the in-flight limit, or a slot.
+    pub place: Wait,
+    /// The number of requests in flight.
+    pub in_flight: u32,
+}
+
+impl LaneWait {
+    /// The wait of a lane that the process does not know: nothing holds it back.
+    pub const UNKNOWN: Self = Self { hold: None, place: WaitsFor::Slot.open_ended(), in_flight: 0 };
 }
 
 /// The hold that a throttle puts on a lane when it sheds a delivery: deliveries at that priority level and below
@@ -154,6 +188,7 @@ impl Lanes {
             proven_was_last: false,
             alarms: BTreeSet::new(),
             by_circuit: HashMap::new(),
+            watching: HashMap::new(),
             by_throttle: HashMap::new(),
         }
     }
@@ -308,18 +343,11 @@ impl Lanes {
         }
     }
 
-    /// Returns whether deliveries of this priority wait although they may be due, because their lane sleeps or a
-    /// throttle holds them.
+    /// Returns what a lane's deliveries of this priority wait for. Without a priority, returns what the delivery that
+    /// goes next waits for.
     #[must_use]
-    pub fn is_held(&self, id: LaneId, priority: Priority, now: Timestamp) -> bool {
-        self.lanes.get(&id).is_some_and(|lane| lane.is_held(priority, now))
-    }
-
-    /// Returns whether this throttle holds due deliveries of this priority in any lane.
-    #[must_use]
-    pub fn is_held_by(&self, throttle: &str, priority: Priority, now: Timestamp) -> bool {
-        let lanes = self.by_throttle.get(throttle);
-        lanes.is_some_and(|lanes| lanes.iter().any(|id| self.is_held(*id, priority, now)))
+    pub fn wait(&self, id: LaneId, priority: Option<Priority>, now: Timestamp) -> LaneWait {
+        self.lanes.get(&id).map_or(LaneWait::UNKNOWN, |lane| lane.wait(priority, now))
     }
 
     /// Frees a slot that was taken but not used.
@@ -343,6 +371,11 @@ impl Lanes {
         lane.ended(how);
         if was_proven != lane.is_proven() {
             self.slots.moved(lane.in_flight(), was_proven);
+        }
+        if how == LaneSignal::Success
+            && let Some(key) = lane.watches.take()
+        {
+            forget_member(&mut self.watching, &key, id);
         }
         self.refresh(id, now);
     }
@@ -378,8 +411,29 @@ impl Lanes {
         }
     }
 
-    /// Wakes all lanes that wait for this circuit, because the circuit changed.
+    /// Lets a lane check its circuit when the circuit next changes, although the lane does not sleep: all of its
+    /// deliveries may be backing off when a failure opens the circuit. The lane's next success ends this.
+    pub fn watch_circuit(&mut self, id: LaneId, key: &str) {
+        let Some(lane) = self.lanes.get_mut(&id) else { return };
+        if lane.watches.as_deref() == Some(key) {
+            return;
+        }
+        let key: Arc<str> = Arc::from(key);
+        if let Some(before) = lane.watches.replace(Arc::clone(&key)) {
+            forget_member(&mut self.watching, &before, id);
+        }
+        self.watching.entry(key).or_default().insert(id);
+    }
+
+    /// Wakes all lanes that wait for this circuit, because the circuit changed. Lanes that watch it check it.
     pub fn circuit_changed(&mut self, key: &str, now: Timestamp) {
+        for id in self.watching.remove(key).into_iter().flatten() {
+            if let Some(lane) = self.lanes.get_mut(&id) {
+                lane.watches = None;
+                lane.check_circuit = true;
+            }
+            self.refresh(id, now);
+        }
         for id in self.by_circuit.remove(key).into_iter().flatten() {
             if let Some(lane) = self.lanes.get_mut(&id) {
                 lane.asleep = None;
@@ -471,6 +525,9 @@ impl Lanes {
         let Some(mut lane) = self.lanes.remove(&id) else { return };
         if let Some(Sleep::Circuit { key, .. }) = &lane.asleep {
             forget_member(&mut self.by_circuit, key, id);
+        }
+        if let Some(key) = &lane.watches {
+            forget_member(&mut self.watching, key, id);
         }
         if let Some(throttle) = &lane.held_by {
             forget_member(&mut self.by_throttle, throttle, id);

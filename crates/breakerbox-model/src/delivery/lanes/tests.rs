@@ -7,7 +7,8 @@ use std::time::Duration;
 use breakerbox_core::Timestamp;
 use proptest::prelude::*;
 
-use super::{Hold, IdleLaneLimits, LaneCounts, LaneSignal, LaneTurn, Lanes, Sleep};
+use super::{Hold, IdleLaneLimits, LaneCounts, LaneSignal, LaneTurn, LaneWait, Lanes, Sleep};
+use crate::delivery::{Wait, WaitsFor};
 use crate::values::{Id, LaneId, Priority, TenantId};
 
 const NOW: Timestamp = Timestamp::from_millis(1_000);
@@ -134,7 +135,7 @@ fn the_highest_priority_first_and_each_level_once_in_sixteen() {
 fn a_sleeping_lane_has_no_turn_until_its_time() {
     let mut lanes = with(512, &[("acme", 1, 9)]);
     let turn = lanes.next(NOW).unwrap();
-    lanes.refused(turn.lane, turn.priority, Sleep::Until(at(500)), NOW);
+    lanes.refused(turn.lane, turn.priority, Sleep::RateLimit(at(500)), NOW);
     assert_eq!(lanes.slots().used(), 0);
     assert_eq!(lanes.next(NOW), None);
     assert!(!lanes.take(lane(1), NOW), "nobody overtakes it either");
@@ -170,17 +171,21 @@ fn what_a_throttle_holds_is_asked_again_as_soon_as_it_is_eased() {
     let mut lanes = with(512, &[("acme", 1, 9), ("acme", 2, 9), ("acme", 3, 9)]);
     for (number, throttle) in [(1, "one"), (2, "one"), (3, "other")] {
         lanes.hold(lane(number), Priority::Important, hold(throttle, 2_000), NOW);
-        assert!(lanes.is_held(lane(number), Priority::Medium, NOW));
-        assert!(!lanes.is_held(lane(number), Priority::High, NOW), "what is more important is not held");
+        assert_eq!(held(&lanes, number, Priority::Medium, NOW), Some(WaitsFor::Throttle.until(at(2_000))));
+        assert_eq!(held(&lanes, number, Priority::High, NOW), None, "what is more important is not held");
     }
     assert_eq!(turns(&mut lanes), [] as [i64; 0]);
     assert_eq!(lanes.count(NOW).parked, 27, "what is held is parked");
     assert_eq!(lanes.count(at(2_000)).parked, 0, "for its time");
     lanes.throttle_eased("one", NOW);
     assert_eq!(turns(&mut lanes), [1, 2, 1, 2]);
-    assert!(!lanes.is_held_by("one", Priority::Medium, NOW));
-    assert!(lanes.is_held_by("other", Priority::Medium, NOW));
-    assert!(!lanes.is_held_by("other", Priority::Medium, at(2_000)));
+    assert_eq!(held(&lanes, 1, Priority::Medium, NOW), None);
+    assert!(held(&lanes, 3, Priority::Medium, NOW).is_some());
+    assert_eq!(held(&lanes, 3, Priority::Medium, at(2_000)), None);
+}
+
+fn held(lanes: &Lanes, number: i64, priority: Priority, now: Timestamp) -> Option<Wait> {
+    lanes.wait(lane(number), Some(priority), now).hold
 }
 
 #[test]
@@ -189,20 +194,92 @@ fn a_lane_is_held_by_its_latest_throttle_alone() {
     lanes.hold(lane(1), Priority::High, hold("before", 2_000), NOW);
     lanes.hold(lane(1), Priority::High, hold("after", 2_000), NOW);
     lanes.throttle_eased("before", NOW);
-    assert!(lanes.is_held_by("after", Priority::High, NOW));
+    assert!(held(&lanes, 1, Priority::High, NOW).is_some());
+    lanes.throttle_eased("after", NOW);
+    assert_eq!(held(&lanes, 1, Priority::High, NOW), None);
     lanes.forget(lane(1));
-    assert!(!lanes.is_held_by("after", Priority::High, NOW), "nothing is left of a lane that is gone");
+    assert_eq!(lanes.wait(lane(1), None, NOW), LaneWait::UNKNOWN, "nothing is left of a lane that is gone");
 }
 
 #[test]
 fn a_lane_that_sleeps_is_held_until_it_wakes() {
     let mut lanes = with(512, &[("acme", 1, 9)]);
-    lanes.sleep(lane(1), Sleep::Until(at(500)), NOW);
-    assert!(lanes.is_held(lane(1), Priority::High, NOW));
-    assert!(!lanes.is_held(lane(1), Priority::High, at(500)));
-    lanes.sleep(lane(1), Sleep::Disabled, NOW);
-    assert!(lanes.is_held(lane(1), Priority::High, at(999_999)));
-    assert!(!lanes.is_held(lane(2), Priority::High, NOW), "nobody knows that lane");
+    let circuit = |until| Sleep::Circuit { key: Arc::from("key"), until };
+    for (sleep, waits_for, until) in [
+        (Sleep::RateLimit(at(500)), WaitsFor::RateLimit, Some(at(500))),
+        (Sleep::RetryAfter(at(500)), WaitsFor::RetryAfter, Some(at(500))),
+        (Sleep::LocalFault(at(500)), WaitsFor::Slot, Some(at(500))),
+        (circuit(Some(at(500))), WaitsFor::Circuit, Some(at(500))),
+        (circuit(None), WaitsFor::Circuit, None),
+        (Sleep::Disabled, WaitsFor::Disabled, None),
+    ] {
+        lanes.sleep(lane(1), sleep.clone(), NOW);
+        let expected = Some(Wait { waits_for, until });
+        assert_eq!(held(&lanes, 1, Priority::High, NOW), expected, "{sleep:?}");
+        assert_eq!(lanes.wait(lane(1), None, NOW).hold, expected, "{sleep:?}");
+        let later = expected.filter(|wait| wait.until.is_none());
+        assert_eq!(held(&lanes, 1, Priority::High, at(500)), later, "{sleep:?}");
+    }
+    lanes.wake(lane(1), NOW);
+    assert_eq!(held(&lanes, 1, Priority::High, NOW), None);
+    assert_eq!(lanes.wait(lane(2), Some(Priority::High), NOW), LaneWait::UNKNOWN, "nobody knows that lane");
+}
+
+#[test]
+fn a_lane_waits_for_what_its_next_delivery_waits_for() {
+    let mut lanes = with(512, &[("acme", 1, 9)]);
+    let wait = |lanes: &Lanes, now| lanes.wait(lane(1), None, now);
+    assert_eq!((wait(&lanes, NOW).hold, wait(&lanes, NOW).place), (None, WaitsFor::Slot.open_ended()));
+    lanes.hold(lane(1), Priority::Medium, hold("one", 100), NOW);
+    assert_eq!(wait(&lanes, NOW).hold, Some(WaitsFor::Throttle.until(at(100))));
+    lanes.arrived(lane(1), Priority::Important, 1, at(50), NOW);
+    assert!(wait(&lanes, NOW).hold.is_some(), "the other one is not due yet");
+    assert_eq!(wait(&lanes, at(50)).hold, None, "the other one may go");
+    lanes.sleep(lane(1), Sleep::RetryAfter(at(900)), NOW);
+    let longest = Some(WaitsFor::RetryAfter.until(at(900)));
+    assert_eq!(held(&lanes, 1, Priority::Medium, NOW), longest, "what ends last");
+}
+
+#[test]
+fn a_lane_at_its_limit_waits_for_one_of_its_requests() {
+    let mut lanes = with(512, &[("acme", 1, 9)]);
+    assert_eq!(turns(&mut lanes), [1, 1]);
+    let full = LaneWait { hold: None, place: WaitsFor::InFlightLimit.open_ended(), in_flight: 2 };
+    assert_eq!(lanes.wait(lane(1), Some(Priority::Medium), NOW), full);
+    lanes.ended(lane(1), LaneSignal::Neither, NOW);
+    let free = LaneWait { place: WaitsFor::Slot.open_ended(), in_flight: 1, ..full };
+    assert_eq!(lanes.wait(lane(1), None, NOW), free);
+}
+
+#[test]
+fn a_lane_that_watches_a_circuit_checks_it_when_it_changes() {
+    let mut lanes = Lanes::new(512);
+    lanes.register(lane(1), &tenant("acme"), 64);
+    lanes.arrived(lane(1), Priority::Medium, 1, at(5_000), NOW);
+    let check = Some(LaneTurn { lane: lane(1), priority: None });
+    lanes.watch_circuit(lane(1), "before");
+    lanes.watch_circuit(lane(1), "key");
+    lanes.circuit_changed("before", NOW);
+    assert_eq!(lanes.next(NOW), None, "it watches one circuit");
+    lanes.circuit_changed("key", NOW);
+    assert_eq!(lanes.next(NOW), check, "though nothing is due");
+    lanes.release_slot(lane(1), None, NOW);
+    lanes.circuit_changed("key", NOW);
+    assert_eq!(lanes.next(NOW), None, "once");
+    // A receiver's pause lasts although the circuit changes.
+    lanes.watch_circuit(lane(1), "key");
+    lanes.sleep(lane(1), Sleep::RetryAfter(at(900)), NOW);
+    lanes.circuit_changed("key", NOW);
+    assert_eq!(lanes.next(NOW), None);
+    lanes.tick(at(900));
+    assert_eq!(lanes.next(at(900)), check);
+    lanes.watch_circuit(lane(1), "key");
+    lanes.ended(lane(1), LaneSignal::Success, at(900));
+    lanes.circuit_changed("key", at(900));
+    assert_eq!(lanes.next(at(900)), None, "a success ends it");
+    lanes.watch_circuit(lane(1), "key");
+    lanes.forget(lane(1));
+    assert!(lanes.watching.is_empty());
 }
 
 #[test]
@@ -409,7 +486,7 @@ proptest! {
                     let key = Arc::from(format!("circuit {}", number / 2));
                     let until = now + std::time::Duration::from_millis(900);
                     lanes.sleep(lane(number), match why {
-                        0 => Sleep::Until(until),
+                        0 => Sleep::RetryAfter(until),
                         1 => Sleep::Circuit { key, until: Some(until) },
                         2 => Sleep::Circuit { key, until: None },
                         _ => Sleep::Disabled,

@@ -5,9 +5,10 @@ use std::time::Duration;
 use breakerbox_core::{Attribution, Cause, Change, Mode, OverrideCommand, Policy, Status, TripRule};
 
 use super::{at, change};
-use crate::notifications::{CircuitContext, Notification, notifications};
+use crate::notifications::{CircuitContext, Notification, OutageStep, notifications};
 
 const KEY: &str = "acme https://hooks.example.com/in";
+const MINUTE: Duration = Duration::from_secs(60);
 const RULE: Cause = Cause::Rule(TripRule::FailureRate);
 
 fn by() -> Attribution {
@@ -26,6 +27,22 @@ fn notifications_of(change: &Change, policy: &Policy) -> Vec<Notification> {
     notifications(KEY, change, &CircuitContext { policy, endpoints: &[], is_unreported_outage: false })
 }
 
+/// Returns the effect of a change on the circuit's outage, as one word.
+fn step(change: &Change, is_unreported_outage: bool) -> &'static str {
+    let known = CircuitContext { policy: &policy(), endpoints: &[], is_unreported_outage };
+    match OutageStep::of(KEY, change, &known, MINUTE) {
+        OutageStep::None => "",
+        OutageStep::Begins(began) => {
+            assert_eq!((began.after, began.trip.kind().name()), (MINUTE, "trip"));
+            assert_eq!((&*began.trip.subject, began.trip.epoch, began.trip.at), (KEY, 7, at(0)));
+            if began.is_new { "begins" } else { "found" }
+        }
+        OutageStep::Notified => "notified",
+        OutageStep::TakenOver => "taken over",
+        OutageStep::Ends => "ends",
+    }
+}
+
 fn kinds(notifications: &[Notification]) -> Vec<&'static str> {
     notifications.iter().map(|notification| notification.kind().name()).collect()
 }
@@ -33,28 +50,29 @@ fn kinds(notifications: &[Notification]) -> Vec<&'static str> {
 #[test]
 fn which_change_gives_which_notification() {
     use Status::{Closed, Disabled, HalfOpen, Open};
-    let table: [(Cause, Status, &[&str]); 16] = [
-        (RULE, Open, &["trip"]),
-        (Cause::Rule(TripRule::MeanLatency), Open, &["trip"]),
-        (RULE, Disabled, &["disabled"]),
-        (Cause::ProbeFailed, Open, &[]),
-        (Cause::ProbeFailed, Disabled, &["disabled"]),
-        (Cause::RecoveryRateMissed, Open, &[]),
-        (Cause::RecoveryRateMissed, Disabled, &["disabled"]),
-        (Cause::CoolOffOver, HalfOpen, &[]),
-        (Cause::ProbesSucceeded, Closed, &["recovery"]),
-        (Cause::RecoveryRateMet, Closed, &["recovery"]),
-        (command(OverrideCommand::ForceOpen), Open, &[]),
-        (command(OverrideCommand::ForceClosed), Closed, &[]),
-        (command(OverrideCommand::Disable), Disabled, &[]),
-        (command(OverrideCommand::Enable), Open, &[]),
-        (command(OverrideCommand::Release), Open, &[]),
-        (command(OverrideCommand::Reset), Closed, &[]),
+    let table: [(Cause, Status, &[&str], &str); 16] = [
+        (RULE, Open, &[], "begins"),
+        (Cause::Rule(TripRule::MeanLatency), Open, &[], "begins"),
+        (RULE, Disabled, &["disabled"], "notified"),
+        (Cause::ProbeFailed, Open, &[], ""),
+        (Cause::ProbeFailed, Disabled, &["disabled"], "notified"),
+        (Cause::RecoveryRateMissed, Open, &[], ""),
+        (Cause::RecoveryRateMissed, Disabled, &["disabled"], "notified"),
+        (Cause::CoolOffOver, HalfOpen, &[], ""),
+        (Cause::ProbesSucceeded, Closed, &["recovery"], "ends"),
+        (Cause::RecoveryRateMet, Closed, &["recovery"], "ends"),
+        (command(OverrideCommand::ForceOpen), Open, &[], "taken over"),
+        (command(OverrideCommand::ForceClosed), Closed, &[], "ends"),
+        (command(OverrideCommand::Disable), Disabled, &[], "taken over"),
+        (command(OverrideCommand::Enable), Open, &[], "taken over"),
+        (command(OverrideCommand::Release), Open, &[], "taken over"),
+        (command(OverrideCommand::Reset), Closed, &[], "ends"),
     ];
-    for (cause, to, expected) in table {
+    for (cause, to, expected, outage) in table {
         for from in [Closed, Open, HalfOpen, Disabled] {
             let mode = if to == Disabled { Mode::Disabled(by()) } else { Mode::Automatic };
             let change = Change { from, mode, ..change(cause.clone(), to) };
+            assert_eq!(step(&change, false), outage, "{cause:?} to {to}");
             let notifications_of = notifications_of(&change, &policy());
             assert_eq!(kinds(&notifications_of), expected, "{cause:?} to {to}");
             for notification in notifications_of {
@@ -72,8 +90,9 @@ fn there_is_a_warning_once_for_each_time_it_fails() {
         ..change(cause, Status::Open)
     };
     let half = 36 * 3_600;
+    let at_once = Policy::builder().disable_after(10).disable_min(Duration::ZERO);
     let table: [(Change, Policy, &[&str]); 8] = [
-        (silent(half, RULE), policy(), &["trip", "disable_warning"]),
+        (silent(half, RULE), policy(), &["disable_warning"]),
         (silent(half, Cause::ProbeFailed), policy(), &["disable_warning"]),
         (silent(half, Cause::RecoveryRateMissed), policy(), &["disable_warning"]),
         (silent(half - 1, Cause::ProbeFailed), policy(), &[]),
@@ -81,7 +100,7 @@ fn there_is_a_warning_once_for_each_time_it_fails() {
         (silent(half, command(OverrideCommand::ForceOpen)), policy(), &[]),
         // A policy that never disables, and one that disables without a minimum time.
         (silent(half, Cause::ProbeFailed), Policy::default(), &[]),
-        (silent(half, Cause::ProbeFailed), Policy::builder().disable_after(10).build().unwrap(), &[]),
+        (silent(half, Cause::ProbeFailed), at_once.build().unwrap(), &[]),
     ];
     for (change, policy, expected) in table {
         assert_eq!(kinds(&notifications_of(&change, &policy)), expected, "{:?}", change.cause);
@@ -97,19 +116,34 @@ fn there_is_a_warning_once_for_each_time_it_fails() {
 #[test]
 fn an_outage_that_nobody_was_told_of_is_told_by_what_is_left_of_it() {
     for (cause, to, expected) in [
-        (Cause::ProbeFailed, Status::Open, vec!["trip"]),
-        (Cause::CoolOffOver, Status::HalfOpen, vec!["trip"]),
-        (Cause::ProbesSucceeded, Status::Closed, vec!["recovery"]),
+        (RULE, Status::Open, "begins"),
+        (Cause::ProbeFailed, Status::Open, "found"),
+        (Cause::CoolOffOver, Status::HalfOpen, "found"),
+        (Cause::ProbesSucceeded, Status::Closed, "ends"),
     ] {
-        let known = CircuitContext { policy: &policy(), endpoints: &[], is_unreported_outage: true };
-        assert_eq!(kinds(&notifications(KEY, &change(cause, to), &known)), expected);
+        assert_eq!(step(&change(cause.clone(), to), true), expected, "{cause:?}");
     }
+}
+
+#[test]
+fn a_trip_that_is_told_later_says_what_happens_next() {
+    use crate::notifications::News;
+    let known = CircuitContext { policy: &policy(), endpoints: &[], is_unreported_outage: false };
+    let OutageStep::Begins(began) = OutageStep::of(KEY, &change(RULE, Status::Open), &known, MINUTE) else {
+        panic!("it begins")
+    };
+    let News::Trip(news) = began.trip.at_present(9, Some(at(99))).news else { panic!("it is a trip") };
+    assert_eq!((news.since.0, news.retry_at.unwrap().0, news.trips), (at(0), at(99), 9));
 }
 
 #[test]
 fn a_circuit_that_is_nobodys_is_the_operators() {
     let known = CircuitContext { policy: &policy(), endpoints: &[], is_unreported_outage: false };
-    let notifications_of = notifications("no tenant/has this", &change(RULE, Status::Open), &known);
-    assert_eq!(notifications_of.len(), 1);
-    assert_eq!(notifications("a/b c", &change(RULE, Status::Open), &known)[0].tenant, None);
+    let notifications_of = notifications("a/b c", &change(RULE, Status::Disabled), &known);
+    assert_eq!((notifications_of.len(), &notifications_of[0].tenant), (1, &None));
+    let OutageStep::Begins(began) = OutageStep::of("a/b c", &change(RULE, Status::Open), &known, MINUTE)
+    else {
+        panic!("it begins")
+    };
+    assert_eq!(began.trip.tenant, None);
 }

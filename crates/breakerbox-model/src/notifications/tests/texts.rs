@@ -5,7 +5,7 @@ use std::time::Duration;
 use breakerbox_core::{Attribution, Cause, Change, Mode, Policy, PolicyBuilder, Status, TripRule};
 
 use super::{at, change};
-use crate::notifications::{CircuitContext, Message, News, Notification, Why, notifications};
+use crate::notifications::{CircuitContext, Message, News, Notification, OutageStep, Why, notifications};
 use crate::values::{EndpointId, Id, Moment, NotificationId, ShownKey, TenantId};
 
 fn gateway_policy() -> PolicyBuilder {
@@ -19,7 +19,12 @@ fn endpoints(count: u64) -> Vec<EndpointId> {
 fn notifications_of(key: &str, change: &Change, policy: PolicyBuilder, ids: u64) -> Notification {
     let (policy, endpoints) = (policy.build().unwrap(), endpoints(ids));
     let known = CircuitContext { policy: &policy, endpoints: &endpoints, is_unreported_outage: false };
-    notifications(key, change, &known).pop().unwrap()
+    notifications(key, change, &known).pop().unwrap_or_else(|| {
+        match OutageStep::of(key, change, &known, Duration::ZERO) {
+            OutageStep::Begins(began) => began.trip,
+            other => panic!("{other:?}"),
+        }
+    })
 }
 
 fn acme() -> TenantId {
@@ -280,4 +285,38 @@ fn the_store_dead_letters_and_reminders() {
         "acme: test notification",
         &["A client requested this test. Nothing happened, and there is nothing to do."],
     );
+}
+
+#[test]
+fn the_network() {
+    use breakerbox_core::own_outage::{End, Outage};
+    let outage = Outage { since: at(0), detected_at: at(2), lost: 950, keys: 1_000, hosts: 400 };
+    says(
+        &Notification::network_lost(&outage, at(0)),
+        "the gateway: most destinations can't be reached; the fault is on the gateway's side",
+        &[
+            "Since: 2026-01-31T12:00:00.000Z.",
+            "Reason: 950 of 1000 destinations on 400 hosts can't be reached: DNS failed, or no connection was established. When most fail at once, the fault is on the gateway's side.",
+            "What happens next: deliveries are parked. No circuit is disabled, and no tenant is notified. When destinations answer again, all circuits that opened meanwhile probe at once. If none does within 15 minutes, tenants are notified and circuits can be disabled as usual.",
+            "What to do: check the gateway's network, its DNS servers and the egress proxy, and GET /readyz. Another notification follows when it is over.",
+        ],
+    );
+    says(
+        &Notification::network_back(at(0), End::Answered, at(60)),
+        "the gateway: destinations can be reached again",
+        &[
+            "Since: 2026-01-31T12:01:00.000Z. The outage began at 2026-01-31T12:00:00.000Z and lasted 1m.",
+            "Reason: destinations that could not be reached answer again.",
+            "What happens next: the circuits that opened meanwhile probe now, and parked deliveries are sent at a growing rate.",
+            "What to do: nothing.",
+        ],
+    );
+    for (end, title) in [
+        (End::Expired, "the gateway: most destinations still can't be reached; they are treated as failed"),
+        (End::Refuted, "the gateway: the fault is not on the gateway's side"),
+    ] {
+        let text = Notification::network_back(at(0), end, at(900)).text();
+        assert_eq!(text.title, title);
+        assert!(text.body.contains("What happens next: tenants are notified"), "{}", text.body);
+    }
 }

@@ -25,20 +25,20 @@ async fn a_policy_from_before_reminders_still_governs_deliveries() {
     };
     let (database, records) = open().await;
     let mut settings = tenant_settings("acme");
-    settings.policy = Some(json!({ "cool_off": "1s", "cool_off_max": "1m" }));
+    settings.policy = Some(json!({ "cool_off": "2s", "cool_off_max": "1m" }));
     records.create_tenant(NewTenant { id: id.clone(), settings, secret: None }).await.unwrap();
     let path = database.path().to_owned();
     database.close().await;
     drop(records);
     let file = rusqlite::Connection::open(path).unwrap();
-    let older = "UPDATE tenants SET settings = replace(settings, '\"cool_off\":\"1s\",', '')";
+    let older = "UPDATE tenants SET settings = replace(settings, '\"cool_off\":\"2s\",', '')";
     assert_eq!(file.execute(older, []).unwrap(), 1);
     drop(file);
 
     let (database, records) = open().await;
     let tenant = records.directory().tenant(&id).unwrap();
     assert_eq!(tenant.policy.cool_off_max(), Duration::from_secs(60), "the tenant's own");
-    assert_eq!(tenant.policy.cool_off(), Duration::from_secs(30));
+    assert_eq!(tenant.policy.cool_off(), Duration::from_secs(1), "the default");
     assert_eq!(tenant.reminders.policy.cool_off(), Duration::from_secs(300), "their preset");
     database.close().await;
 }

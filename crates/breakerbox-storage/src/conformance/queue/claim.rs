@@ -149,9 +149,63 @@ pub async fn a_poison_payload_does_not_keep_a_lane_shut<R: Rig>() {
     };
     rig.settle(&first, failed).await;
     assert_eq!(probe(&rig, lane).await.id, good.id, "another one has its chance");
+    assert!(rig.claim_one(probing(lane)).await.deliveries.is_empty(), "it had its chance in this wait");
+    rig.pass(seconds(1_000));
     let again = probe(&rig, lane).await;
-    assert_eq!(again.id, poison.id, "if there is no other");
-    assert!(again.pulled_from.is_some());
+    assert_eq!((again.id, again.pulled_from), (poison.id, None), "it is due, and there is no other");
+}
+
+/// Fails a probe with a delivery: at its old time if it was pulled forward, otherwise with a new wait.
+async fn fail<R: Rig>(rig: &R, probe: &Leased, wait: u64) {
+    let due_at = probe.pulled_from.unwrap_or(rig.now() + seconds(wait));
+    let uses_attempt = probe.pulled_from.is_none();
+    rig.settle(probe, NextStep::Retry { due_at, uses_attempt, failed_probe: Some(OUTAGE) }).await;
+}
+
+pub async fn a_delivery_is_pulled_forward_once_in_each_wait<R: Rig>() {
+    let (rig, lane) = acme::<R>().await;
+    let leased = rig.leased(lane).await;
+    rig.settle(&leased, retry(rig.now() + seconds(100))).await;
+    for wait in [200, 300] {
+        let pulled = probe(&rig, lane).await;
+        assert!(pulled.pulled_from.is_some());
+        // A probe that was not sent does not count.
+        rig.queue().hand_back(pulled.id, pulled.lease).await.unwrap();
+        let pulled = probe(&rig, lane).await;
+        fail(&rig, &pulled, 0).await;
+        assert!(rig.claim_one(probing(lane)).await.deliveries.is_empty());
+        let other = Claim::Probe { lane, outage: Epoch(78), lease: LEASE };
+        assert!(rig.claim_one(other).await.deliveries.is_empty(), "nor in another outage");
+        rig.pass(seconds(wait));
+        let due = probe(&rig, lane).await;
+        assert_eq!(due.pulled_from, None, "it is due");
+        fail(&rig, &due, wait + 100).await;
+    }
+    let seen = rig.stored_delivery(leased.id).await.unwrap();
+    assert_eq!((seen.attempts, seen.requests), (3, 5), "one more request in each wait");
+}
+
+pub async fn what_was_pulled_forward_is_known_after_a_crash<R: Rig>() {
+    let (rig, lane) = acme::<R>().await;
+    let (settled, in_flight) = (rig.leased(lane).await, rig.leased(lane).await);
+    rig.settle(&settled, retry(rig.now() + seconds(100))).await;
+    let pulled = probe(&rig, lane).await;
+    fail(&rig, &pulled, 0).await;
+    rig.settle(&in_flight, retry(rig.now() + seconds(200))).await;
+    assert_eq!(probe(&rig, lane).await.id, in_flight.id);
+    let rig = rig.crash().await;
+    assert!(rig.claim_one(probing(lane)).await.deliveries.is_empty(), "both may have been sent");
+    rig.pass(seconds(100));
+    assert_eq!(probe(&rig, lane).await.id, settled.id);
+}
+
+pub async fn nothing_is_pulled_before_its_time<R: Rig>() {
+    let (rig, lane) = acme::<R>().await;
+    let not_before = Some(rig.now() + seconds(30));
+    let id = rig.waiting(lane, NewEvent { not_before, ..event("a") }).await;
+    assert!(rig.claim_one(probing(lane)).await.deliveries.is_empty());
+    rig.pass(seconds(30));
+    assert_eq!(probe(&rig, lane).await.id, id);
 }
 
 pub async fn what_has_expired_is_never_leased<R: Rig>() {

@@ -1,9 +1,10 @@
 //! Maintenance: reclaiming, expiring, pruning, closed lanes, and listing the lanes with waiting deliveries.
 
+use breakerbox_core::Epoch;
 use breakerbox_model::delivery::NextStep;
 use breakerbox_model::objects::{DeliveryState, FailReason, Filter, LaneId, NewEvent, Priority};
 
-use crate::{Retention, Settled};
+use crate::{Claim, ProbeSupply, Retention, Settled};
 
 use super::rig::{LEASE, Rig, Verbs, acme, at, event, retry, seconds, tenant, to_url, with_key};
 
@@ -191,21 +192,37 @@ pub async fn lanes_of_dynamic_urls_go_when_they_are_not_used<R: Rig>() {
     assert_eq!(rig.due(parked, Priority::Medium, 9).await.len(), 2);
 }
 
-pub async fn whether_anything_waits_in_a_lane<R: Rig>() {
+pub async fn whether_a_lane_can_be_probed<R: Rig>() {
     let (rig, lane) = acme::<R>().await;
     let queue = rig.queue();
-    assert!(!queue.has_waiting(lane).await.unwrap());
+    let supply = async || queue.probe_supply(lane).await.unwrap();
+    let nothing = ProbeSupply { can_probe: false, next_due: [None; 4] };
+    assert_eq!(supply().await, nothing);
     let expires_at = Some(rig.now() + seconds(60));
     rig.submit(vec![NewEvent { expires_at, ..event("a") }]).await;
-    assert!(queue.has_waiting(lane).await.unwrap());
+    assert!(supply().await.can_probe);
     rig.pass(seconds(61));
-    assert!(!queue.has_waiting(lane).await.unwrap(), "what has expired is no use");
+    assert_eq!(supply().await, nothing, "what has expired is no use");
     let leased = rig.leased(lane).await;
-    assert!(!queue.has_waiting(lane).await.unwrap(), "it is in flight");
-    rig.settle(&leased, retry(rig.now() + seconds(60))).await;
-    assert!(queue.has_waiting(lane).await.unwrap(), "it backs off, and can be pulled forward");
+    assert_eq!(supply().await, nothing, "it is in flight");
+    let due_at = rig.now() + seconds(60);
+    rig.settle(&leased, retry(due_at)).await;
+    let next_due = [None, None, Some(due_at), None];
+    assert_eq!(supply().await, ProbeSupply { can_probe: true, next_due }, "it may be pulled forward");
+    let probe = Claim::Probe { lane, outage: Epoch(7), lease: LEASE };
+    let pulled = rig.claim_one(probe).await.deliveries.remove(0);
+    let failed = NextStep::Retry { due_at, uses_attempt: false, failed_probe: Some(Epoch(7)) };
+    rig.settle(&pulled, failed).await;
+    assert_eq!(supply().await, ProbeSupply { can_probe: false, next_due }, "once");
+    let not_before = Some(rig.now() + seconds(30));
+    rig.submit(vec![NewEvent { not_before, ..at(Priority::High) }]).await;
+    let next_due = [not_before, None, Some(due_at), None];
+    assert_eq!(supply().await, ProbeSupply { can_probe: false, next_due }, "nobody may have it earlier");
+    rig.pass(seconds(30));
+    let next_due = [None, None, Some(due_at), None];
+    assert_eq!(supply().await, ProbeSupply { can_probe: true, next_due }, "it is due");
     rig.delete_endpoint(lane).await;
-    assert!(!queue.has_waiting(lane).await.unwrap());
+    assert_eq!(supply().await, nothing);
 }
 
 pub async fn lanes_in_which_something_waits_are_found_page_by_page<R: Rig>() {

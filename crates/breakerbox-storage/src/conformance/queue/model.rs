@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::{Claim, Lease, Leased, Settled, SubmitError};
 use breakerbox_core::{Epoch, Timestamp};
-use breakerbox_model::delivery::NextStep;
+use breakerbox_model::delivery::{NextStep, ProbeCandidate, ProbeRank};
 use breakerbox_model::objects::{
     Backlog, DeliveryId, DeliveryState, FailReason, Filter, Id, LaneId, NewEvent, Priority,
 };
@@ -73,6 +73,7 @@ struct Known {
     priority: Priority,
     due_at: Timestamp,
     failed_probe: u64,
+    is_pulled: bool,
     expires_at: Option<Timestamp>,
     attempts: u32,
     requests: u32,
@@ -89,6 +90,12 @@ enum Is {
 impl Known {
     fn waits_in(&self, lane: usize) -> bool {
         self.lane == lane && self.state == Is::Waiting
+    }
+
+    fn rank(&self, outage: Epoch, now: Timestamp) -> Option<ProbeRank> {
+        let Self { priority, due_at, attempts, is_pulled, failed_probe, .. } = *self;
+        let failed_probe = (failed_probe != 0).then_some(Epoch(failed_probe));
+        ProbeCandidate { priority, due_at, attempts, is_pulled, failed_probe }.rank(outage, now)
     }
 
     fn state(&self) -> DeliveryState {
@@ -158,6 +165,7 @@ impl<R: Rig> Model<R> {
         assert_eq!((leased.attempts, leased.priority), (known.attempts, known.priority));
         assert_eq!(leased.pulled_from, pulled_from);
         assert_eq!(leased.expires_at, known.expires_at);
+        known.is_pulled |= pulled_from.is_some();
         known.state = Is::Held { lease: leased.lease, until: now + LEASE };
     }
 
@@ -232,6 +240,7 @@ impl<R: Rig> Model<R> {
                 priority: Priority::ALL[priority],
                 due_at,
                 failed_probe: 0,
+                is_pulled: false,
                 expires_at,
                 attempts: 0,
                 requests: 0,
@@ -261,16 +270,10 @@ impl<R: Rig> Model<R> {
                 wanted.extend(due.into_iter().take(limit as usize).map(|(_, id)| (id, None)));
             }
             Claim::Probe { outage, .. } => {
-                let fresh = |known: &Known| known.failed_probe != outage.0;
-                let first_due = Priority::ALL.into_iter().find_map(|priority| {
-                    let wanted =
-                        |known: &Known| fresh(known) && known.due_at <= now && known.priority == priority;
-                    self.waiting(lane, wanted).first().copied()
-                });
-                let later =
-                    || self.waiting(lane, |known| fresh(known) && known.due_at > now).first().copied();
-                let any = || self.waiting(lane, |_| true).first().copied();
-                if let Some((due_at, id)) = first_due.or_else(later).or_else(any) {
+                let waiting = self.deliveries.iter().filter(|(_, known)| known.waits_in(lane));
+                let ranked = waiting.filter_map(|(id, known)| Some((known.rank(outage, now)?, *id)));
+                if let Some((_, id)) = ranked.min() {
+                    let due_at = self.deliveries[&id].due_at;
                     wanted.push((id, (due_at > now).then_some(due_at)));
                 }
             }
@@ -313,8 +316,9 @@ impl<R: Rig> Model<R> {
         known.attempts += uses;
         known.requests += 1;
         known.state = state;
-        if let NextStep::Retry { due_at, failed_probe, .. } = next {
+        if let NextStep::Retry { due_at, failed_probe, uses_attempt } = next {
             known.due_at = due_at;
+            known.is_pulled &= !uses_attempt;
             known.failed_probe = failed_probe.map_or(known.failed_probe, |epoch| epoch.0);
             self.waits_again(id);
         }
@@ -352,6 +356,7 @@ impl<R: Rig> Model<R> {
                     assert_eq!(settled, Settled::Done);
                     self.old.push((id, lease));
                     self.waits_again(id);
+                    self.deliveries.get_mut(&id).unwrap().is_pulled = false;
                 }
                 Step::Reclaim => self.reclaim().await,
                 Step::Expire { limit } => self.expire(limit).await,

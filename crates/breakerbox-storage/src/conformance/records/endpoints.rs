@@ -138,7 +138,8 @@ pub async fn deleting_cancels_what_waits_and_says_how_much(world: &mut World) {
         world.event("acme", "a.b").await;
     }
     let _held = world.claim(doomed.lane(), 2).await;
-    assert_eq!(world.records.endpoint_backlog(doomed.id).await.unwrap().count, 7);
+    let backlog = world.records.backlogs_of(&[doomed.lane()]).await.unwrap().remove(0);
+    assert_eq!(backlog.unwrap().unfinished.count, 7);
     let deleted = world.records.delete_endpoint(doomed.id, None).await.unwrap();
     assert_eq!(deleted.cancelled, 5, "five failed before, two are in flight");
     assert!(world.records.endpoint(doomed.id).await.is_err());

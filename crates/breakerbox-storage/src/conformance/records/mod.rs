@@ -5,6 +5,7 @@ pub mod api_keys;
 pub mod deliveries;
 pub mod endpoints;
 pub mod history;
+pub mod lanes;
 pub mod reminders;
 pub mod reminders_seen;
 pub mod resends;
@@ -39,6 +40,10 @@ macro_rules! records_conformance {
                 a_fan_out_under_way_is_shown_and_counted
                 what_is_in_flight_at_a_deletion_is_not_tried_again
                 watchers_hear_after_the_commit;
+            lanes:
+                lanes_say_how_much_is_unfinished_and_what_is_due_first
+                lanes_are_listed_page_by_page_and_by_tenant
+                a_deleted_endpoint_has_no_lane;
             api_keys:
                 a_key_is_good_until_it_expires_or_is_revoked
                 keys_are_listed_and_go_with_their_tenant;

@@ -6,7 +6,7 @@ use breakerbox_core::fleet::{
     Consistency, LeaseAnswer, Member, MemberAnswer, Proposal, ReportDue, StepContext, Waits,
 };
 use breakerbox_core::{
-    Cause, Outcome, OutcomeKind, Policy, RandomBits, Record, Settlement, State as Of, Timestamp,
+    Cause, OpenedBy, Outcome, OutcomeKind, Policy, RandomBits, Record, Settlement, State as Of, Timestamp,
 };
 use stateright::{Model, Property};
 
@@ -72,7 +72,7 @@ impl Protocol {
     fn open(&self) -> Record {
         let record = Record::new(None, RandomBits(1), BEGIN);
         let totals = breakerbox_core::Totals { failures: 1, failure_run: 1, ..Default::default() };
-        let step = record.evaluate(&totals, None, &self.policy, RandomBits(2), BEGIN);
+        let step = record.evaluate(&totals, OpenedBy::default(), &self.policy, RandomBits(2), BEGIN);
         step.expect("one failure is enough").record
     }
 
