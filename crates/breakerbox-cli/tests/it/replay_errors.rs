@@ -228,7 +228,7 @@ fn a_bad_policy_is_named_with_file_line_and_field() {
         ("# no\n\nfailure_rate = 101", "line 3: failure_rate: must be 1 to 100, but is 101"),
         ("window = \n", "line 1: string values must be quoted, expected literal string"),
         ("probes = 1\nprobes = 2", "line 2: duplicate key: probes = 2"),
-        ("cool_off = \"1h\"", "line 1: cool_off: must be at most cool_off_max (10m), but is 1h"),
+        ("cool_off = \"1h\"", "line 1: cool_off: must be at most cool_off_max (5m), but is 1h"),
         (
             "failure_rate = \"off\"\nconsecutive_failures = \"off\"",
             "policy: no trip rule is set; set at least one of failure_rate, failures, consecutive_failures, mean_latency, slow_rate",

@@ -265,7 +265,7 @@ impl PolicyBuilder {
             policy.cool_off.factor = factor;
         }
         if let Some(max) = self.cool_off_max {
-            policy.cool_off.max = non_zero("cool_off_max", "10m", max)?;
+            policy.cool_off.max = non_zero("cool_off_max", "5m", max)?;
         }
         if policy.cool_off.first > policy.cool_off.max {
             return Err(self.cool_off_above_max(&policy));
@@ -283,7 +283,7 @@ impl PolicyBuilder {
             policy.ramp_cap = cap.map(|cap| within("ramp_cap", cap)).transpose()?;
         }
         if let Some(forgive) = self.forgive_after {
-            policy.forgive_after = non_zero("forgive_after", "10m", forgive)?;
+            policy.forgive_after = non_zero("forgive_after", "10s", forgive)?;
         }
         if let Some(trips) = self.disable_after {
             policy.disable_after = trips.map(|trips| within("disable_after", trips)).transpose()?;

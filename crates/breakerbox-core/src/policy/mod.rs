@@ -91,13 +91,13 @@ impl Default for Policy {
             cool_off: Backoff {
                 first: Duration::from_secs(1),
                 factor: 1.5,
-                max: Duration::from_secs(600),
+                max: Duration::from_secs(300),
                 jitter_percent: 10,
             },
             probes: 3,
             probe_timeout: Duration::from_secs(10),
             ramp_cap: Some(64),
-            forgive_after: Duration::from_secs(600),
+            forgive_after: Duration::from_secs(10),
             disable_after: None,
             disable_min: Duration::from_secs(72 * 3_600),
             cancel_grace: Duration::from_secs(1),
@@ -216,7 +216,7 @@ impl Policy {
         self.cool_off.factor
     }
 
-    /// The maximum cool-off. The default is 10 minutes.
+    /// The maximum cool-off. The default is 5 minutes.
     #[must_use]
     pub const fn cool_off_max(&self) -> Duration {
         self.cool_off.max
@@ -248,7 +248,7 @@ impl Policy {
     }
 
     /// The time after which a closed circuit's trips are forgiven. They are forgiven earlier once the circuit has been
-    /// closed for ten times its last cool-off. The default is 10 minutes.
+    /// closed for ten times its last cool-off. The default is 10 s.
     #[must_use]
     pub const fn forgive_after(&self) -> Duration {
         self.forgive_after

@@ -59,6 +59,8 @@ impl Preset {
                 policy.failure_rate = Some(70);
                 policy.cool_off.first = Duration::from_secs(30);
                 policy.recovery_rate = 5;
+                // Longer than the time between two samples, or no trip would be remembered until the next.
+                policy.forgive_after = Duration::from_secs(10 * 60);
                 policy.disable_after = Some(10);
                 policy.disable_min = Duration::ZERO;
             }

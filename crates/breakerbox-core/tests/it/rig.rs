@@ -19,7 +19,8 @@ pub(crate) struct Rig {
 /// long each time, closes after one probe, and is disabled at once if it is disabled at all.
 pub(crate) fn simple() -> PolicyBuilder {
     let policy = Policy::builder().failure_rate(None).consecutive_failures(3).jitter(0).probes(1);
-    policy.cool_off(secs(30)).cool_off_factor(2.0).disable_min(Duration::ZERO)
+    let policy = policy.cool_off(secs(30)).cool_off_factor(2.0).cool_off_max(secs(600));
+    policy.forgive_after(secs(600)).disable_min(Duration::ZERO)
 }
 
 pub(crate) fn at(ms: u64) -> Timestamp {

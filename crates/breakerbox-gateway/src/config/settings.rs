@@ -422,7 +422,7 @@ pub static SETTINGS: &[Setting] = &[
         "notify.after",
         notify.after,
         millis(0, DAY),
-        "How long a circuit must not have been closed before its trip is notified. A circuit that closes earlier causes neither a trip nor a recovery. \"0s\" notifies every trip at once."
+        "How long a circuit must not have been closed before its trip is notified. A circuit that closes earlier causes neither a trip nor a recovery. \"0s\" notifies every trip at once, even if an outage on the gateway's side caused it."
     ),
     setting!(
         "notify.burst",

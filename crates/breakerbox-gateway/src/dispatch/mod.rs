@@ -42,7 +42,7 @@ mod watch;
 pub use dispatcher::{Dispatch, DispatchSnapshot, Parts, Settings};
 pub use maintenance_records::MaintenanceRecords;
 pub use own_outage_watch::OutageReport;
-pub use own_outages::{OwnOutages, TripReport};
+pub use own_outages::OwnOutages;
 pub use scheduler::Scheduler;
 pub use submit::{DirectDispatch, EventSubmitter};
 pub use waits::LaneWaits;

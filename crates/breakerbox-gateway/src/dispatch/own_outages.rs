@@ -1,13 +1,12 @@
 //! Outages on the gateway's own side: feeds the detector with the results of all attempts, and decides what they excuse.
 //! [`own_outage_watch`](super::own_outage_watch) acts on the beginning and the end.
 
-use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use breakerbox_core::own_outage::{End, Outage, OutageChange, OutageDetector, Reach, Source};
-use breakerbox_core::{Cause, Change, LatestOutcomes, OutcomeKind, Status, Timestamp};
+use breakerbox_core::{LatestOutcomes, OutcomeKind, Timestamp};
 use breakerbox_egress::Incoming;
 use breakerbox_model::delivery::Target;
 use tokio::sync::Notify;
@@ -32,8 +31,6 @@ pub struct OwnOutages {
 struct State {
     detector: OutageDetector,
     latest: Option<Ended>,
-    /// The circuits that opened in an outage and of which no tenant was notified. At most all circuits.
-    withheld: HashSet<Arc<str>>,
 }
 
 /// An outage that is over.
@@ -51,17 +48,6 @@ impl Ended {
     fn is_recent(&self) -> bool {
         self.end == End::Answered && self.instant.elapsed() < AFTERMATH
     }
-}
-
-/// What to do with the notifications about a circuit's change.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum TripReport {
-    /// The change has nothing to do with an outage on the gateway's side.
-    Ordinary,
-    /// Notify no one: the circuit opened in an outage on the gateway's side, or recovers from one.
-    Withheld,
-    /// Report the trip now: it was withheld, and the circuit still fails.
-    Overdue,
 }
 
 impl OwnOutages {
@@ -138,26 +124,12 @@ impl OwnOutages {
             && state.latest.is_some_and(|latest| latest.is_recent() && began <= latest.at)
     }
 
-    /// Decides whether a change of this circuit is reported to its tenant.
+    /// Whether trips are not notified now: there is an outage on the gateway's side, or one ended a short time ago, so
+    /// that circuits may still be open because of it.
     #[must_use]
-    pub fn report_of(&self, key: &Arc<str>, change: &Change) -> TripReport {
-        let mut state = self.state();
-        let is_failure = change.to == Status::Open
-            && matches!(change.cause, Cause::Rule(_) | Cause::ProbeFailed | Cause::RecoveryRateMissed);
-        if change.to == Status::Closed && state.withheld.remove(key) {
-            return TripReport::Withheld;
-        }
-        if !is_failure {
-            return TripReport::Ordinary;
-        }
-        let latest = state.latest.filter(Ended::is_recent).map(|latest| latest.outage);
-        if state.detector.ongoing().or(latest).is_some_and(|outage| outage.covers(change.failing_since)) {
-            if matches!(change.cause, Cause::Rule(_)) {
-                state.withheld.insert(Arc::clone(key));
-            }
-            return TripReport::Withheld;
-        }
-        if state.withheld.remove(key) { TripReport::Overdue } else { TripReport::Ordinary }
+    pub fn withhold_trips(&self) -> bool {
+        let state = self.state();
+        state.detector.ongoing().is_some() || state.latest.as_ref().is_some_and(Ended::is_recent)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -167,89 +139,41 @@ impl OwnOutages {
 
 #[cfg(test)]
 mod tests {
-    use breakerbox_core::{Circuit, Decision, Outcome, Policy, RandomBits};
-
     use super::*;
 
     const START: Timestamp = Timestamp::from_millis(1_000_000);
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A circuit that trips at its first failure, and closes after its first success.
-    struct World {
-        outages: OwnOutages,
-        circuit: Circuit,
-        policy: Policy,
-        random: u128,
-    }
-
-    impl World {
-        fn new() -> Self {
-            let policy =
-                Policy::builder().consecutive_failures(1).probes(1).cool_off(SECOND).build().unwrap();
-            let circuit = Circuit::new(&policy, START);
-            Self { outages: OwnOutages::default(), circuit, policy, random: 0 }
+    /// Lets 20 destinations fail, or answer.
+    fn record(outages: &OwnOutages, reach: Reach, now: Timestamp) {
+        for key in 0..20 {
+            let latest = LatestOutcomes { last_success: None, failing_since: Some(now) };
+            let mut state = outages.state();
+            let at = now + Duration::from_millis(key * 100);
+            let change = state.detector.record(Source { key, tenant: key % 4, host: key }, reach, latest, at);
+            outages.changed(state, change, at);
         }
-
-        /// Makes a call with this outcome. Returns whether its change is reported.
-        fn call(&mut self, outcome: &Outcome, now: Timestamp) -> TripReport {
-            self.random += 2;
-            let (one, other) = (RandomBits(self.random), RandomBits(self.random + 1));
-            let Decision::Admitted(permit) = self.circuit.try_acquire(&self.policy, one, now).decision else {
-                panic!("the cool-off is over");
-            };
-            let change = self.circuit.settle(permit, outcome, &self.policy, other, now).change.unwrap();
-            self.outages.report_of(&"acme https://a.example".into(), &change)
-        }
-
-        /// Lets 20 other destinations fail, or answer.
-        fn others(&self, reach: Reach, now: Timestamp) {
-            for key in 0..20 {
-                let latest = LatestOutcomes { last_success: None, failing_since: Some(now) };
-                let mut state = self.outages.state();
-                let at = now + Duration::from_millis(key * 100);
-                let change =
-                    state.detector.record(Source { key, tenant: key % 4, host: key }, reach, latest, at);
-                self.outages.changed(state, change, at);
-            }
-            self.outages.check(now + 4 * SECOND);
-        }
-    }
-
-    const FAILED: Outcome = Outcome::failure(Duration::ZERO);
-    const OK: Outcome = Outcome::success(Duration::ZERO);
-
-    #[tokio::test(start_paused = true)]
-    async fn a_trip_in_an_outage_and_its_recovery_are_withheld() {
-        let mut world = World::new();
-        world.others(Reach::Unreached, START);
-        assert!(world.outages.ongoing().is_some());
-        assert_eq!(world.call(&FAILED, START + SECOND), TripReport::Withheld);
-        assert_eq!(world.call(&FAILED, START + 5 * SECOND), TripReport::Withheld, "a probe");
-        world.others(Reach::Reached, START + 10 * SECOND);
-        assert!(world.outages.ongoing().is_none());
-        assert_eq!(world.call(&FAILED, START + 15 * SECOND), TripReport::Withheld, "it began in the outage");
-        assert_eq!(world.call(&OK, START + 30 * SECOND), TripReport::Withheld, "no one knows of its trip");
-        assert!(world.outages.state().withheld.is_empty());
+        outages.check(now + 4 * SECOND);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_circuit_that_still_fails_after_the_outage_is_reported() {
-        let mut world = World::new();
-        world.others(Reach::Unreached, START);
-        assert_eq!(world.call(&FAILED, START + SECOND), TripReport::Withheld);
-        world.others(Reach::Reached, START + 10 * SECOND);
+    async fn trips_are_withheld_until_shortly_after_an_outage() {
+        let outages = OwnOutages::default();
+        assert!(!outages.withhold_trips());
+        record(&outages, Reach::Unreached, START);
+        assert!(outages.ongoing().is_some() && outages.withhold_trips());
+        record(&outages, Reach::Reached, START + 10 * SECOND);
+        assert!(outages.ongoing().is_none() && outages.withhold_trips(), "circuits still probe");
         tokio::time::advance(AFTERMATH).await;
-        assert_eq!(world.call(&FAILED, START + 80 * SECOND), TripReport::Overdue);
-        assert_eq!(world.call(&OK, START + 100 * SECOND), TripReport::Ordinary, "its trip was reported");
+        assert!(!outages.withhold_trips());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_failed_before_or_without_an_outage_is_reported_as_usual() {
-        let mut world = World::new();
-        assert_eq!(world.call(&FAILED, START), TripReport::Ordinary);
-        world.others(Reach::Unreached, START + 100 * SECOND);
-        assert!(world.outages.ongoing().is_some());
-        assert_eq!(world.call(&FAILED, START + 101 * SECOND), TripReport::Ordinary);
-        assert_eq!(world.call(&OK, START + 110 * SECOND), TripReport::Ordinary);
+    async fn trips_are_sent_at_once_if_the_fault_was_not_on_this_side() {
+        let outages = OwnOutages::default();
+        record(&outages, Reach::Unreached, START);
+        outages.check(START + 20 * 60 * SECOND);
+        assert_eq!(outages.latest().unwrap().end, End::Expired);
+        assert!(!outages.withhold_trips());
     }
 }

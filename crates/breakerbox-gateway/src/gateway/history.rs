@@ -10,17 +10,15 @@ use std::time::Duration;
 
 use breakerbox::CircuitChange;
 use breakerbox::store::{ListQuery, Store};
-use breakerbox_core::{Cause, Change, Record, Status, Timestamp};
+use breakerbox_core::{Change, Record, Status, Timestamp};
 use breakerbox_model::notifications::{Notification, is_old};
 use breakerbox_model::objects::{PastChange, ShownKey};
 use breakerbox_storage::QueueError;
 use breakerbox_storage::clock::{Drift, StoreClock};
 use breakerbox_storage::records::{Notifications, ObservedChange, PageOf, Records, RecordsError};
 use tokio::sync::mpsc;
-use tokio::time::Instant;
 use tracing::{error, info, warn};
 
-use crate::dispatch::OwnOutages;
 use crate::notifications::{ChangeToReport, NotificationBuilder};
 use crate::telemetry::Metrics;
 
@@ -30,16 +28,12 @@ const QUEUE_CAPACITY: usize = 65_536;
 /// The maximum number of changes in one write.
 const BATCH: usize = 500;
 
-/// How long a trip waits before it is written and reported, so that an outage on the gateway's side, in which most
-/// circuits trip, is known before a tenant is notified.
-const TRIP_HOLD: Duration = Duration::from_millis(2_500);
-
 /// The maximum number of attempts to write a batch.
 const TRIES: u32 = 10;
 
 /// An entry in the writer's queue: a circuit change, or a notification that belongs to none.
 enum Entry {
-    Change(PastChange, Instant),
+    Change(PastChange),
     Notification(Box<Notification>),
 }
 
@@ -80,7 +74,7 @@ impl HistoryWriter {
     pub(super) fn record(&self, observed: &CircuitChange) {
         let change = by_wall_clock(observed.change.clone(), self.clock.drift().noticeable());
         let change = PastChange { key: Arc::clone(&observed.key), change };
-        if self.queue.try_send(Entry::Change(change, Instant::now())).is_err() {
+        if self.queue.try_send(Entry::Change(change)).is_err() {
             self.metrics.history_lost.inc();
             error!(circuit = %ShownKey(&observed.key), "too many changes at once; a change is missing in the history");
         }
@@ -101,11 +95,10 @@ impl HistoryTask {
     pub(super) async fn run(mut self, records: Arc<dyn Records>, notification_builder: NotificationBuilder) {
         let mut batch = Vec::with_capacity(BATCH);
         while self.queue.recv_many(&mut batch, BATCH).await > 0 {
-            linger(&batch, notification_builder.own_outages()).await;
             let (mut changes, mut notifications) = (Vec::new(), Vec::new());
             for entry in batch.drain(..) {
                 match entry {
-                    Entry::Change(change, _) => changes.push(ChangeToReport::from(change)),
+                    Entry::Change(change) => changes.push(ChangeToReport::from(change)),
                     Entry::Notification(notification) => notifications.push(*notification),
                 }
             }
@@ -137,19 +130,6 @@ impl HistoryTask {
         }
         self.metrics.history_lost.inc_by(u64::try_from(count).unwrap_or(u64::MAX));
         error!(count, "changes are missing in the circuit history");
-    }
-}
-
-/// Waits until the latest trip in the batch is [`TRIP_HOLD`] old, or until an outage on the gateway's side is known. After
-/// a crash meanwhile, the next start catches up.
-async fn linger(batch: &[Entry], own_outages: &OwnOutages) {
-    let trips = batch.iter().filter_map(|entry| match entry {
-        Entry::Change(past, at) if matches!(past.change.cause, Cause::Rule(_)) => Some(*at),
-        _ => None,
-    });
-    let Some(latest) = trips.max() else { return };
-    while own_outages.ongoing().is_none() && latest.elapsed() < TRIP_HOLD {
-        tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
 

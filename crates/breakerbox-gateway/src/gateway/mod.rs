@@ -257,8 +257,7 @@ impl Gateway {
         direct_dispatch.set_dispatch(&dispatch);
 
         let notification_builder =
-            NotificationBuilder::new(breakers.clone(), directory.clone(), config.notify.after)
-                .withholding(Arc::clone(dispatch.own_outages()));
+            NotificationBuilder::new(breakers.clone(), directory.clone(), config.notify.after);
         history::catch_up(&*circuits, &*records, &notification_builder, database.now()).await?;
         history::store_is_here(&*records, database.wall()).await?;
         let notifier = Notifier::new(
@@ -301,6 +300,9 @@ impl Gateway {
             notifier: Arc::clone(&notifier),
             report: Arc::clone(&health),
         };
+        let own_outages = Arc::clone(dispatch.own_outages());
+        let delayed_trips =
+            DelayedTrips::new(records.clone(), circuits.clone(), own_outages, store_clock.clone());
         let mut tasks = vec![
             tokio::spawn(Arc::clone(&dispatch).run()),
             tokio::spawn(
@@ -311,7 +313,7 @@ impl Gateway {
             tokio::spawn(own_outage::watch(Arc::clone(&dispatch), history_writer, store_clock.clone())),
             tokio::spawn(history_task.run(records.clone(), notification_builder)),
             tokio::spawn(Arc::clone(&notifier).run()),
-            tokio::spawn(DelayedTrips::new(records.clone(), circuits.clone(), store_clock.clone()).run()),
+            tokio::spawn(delayed_trips.run()),
             tokio::spawn(watcher.run(Arc::clone(&health))),
             tokio::spawn(writes.run()),
         ];

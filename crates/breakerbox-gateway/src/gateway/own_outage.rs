@@ -11,7 +11,7 @@ use super::history::HistoryWriter;
 use crate::dispatch::{Dispatch, OutageReport};
 
 /// Acts on outages until the future is dropped. Notifies the operator of the beginning and the end. If the fault turns
-/// out not to be on the gateway's side, tenants are notified when their circuits' next probes fail.
+/// out not to be on the gateway's side, tenants are notified of the circuits that are still open.
 pub(super) async fn watch(dispatch: Arc<Dispatch>, history_writer: HistoryWriter, clock: StoreClock) {
     let report = move |news| match news {
         OutageReport::Began(outage) => {

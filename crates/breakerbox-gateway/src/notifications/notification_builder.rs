@@ -10,15 +10,12 @@ use breakerbox_model::objects::{CircuitOwner, EndpointId, PastChange, TenantId};
 use breakerbox_storage::Directory;
 use breakerbox_storage::records::ObservedChange;
 
-use crate::dispatch::{OwnOutages, TripReport};
-
 /// Builds notifications for circuit changes.
 #[derive(Clone)]
 pub struct NotificationBuilder {
     breakers: Breakerbox,
     directory: Arc<Directory>,
     trip_after: Duration,
-    own_outages: Arc<OwnOutages>,
 }
 
 /// A circuit change for the history, from which notifications are built.
@@ -41,45 +38,12 @@ impl NotificationBuilder {
     /// circuit has not closed after `trip_after`.
     #[must_use]
     pub fn new(breakers: Breakerbox, directory: Arc<Directory>, trip_after: Duration) -> Self {
-        Self { breakers, directory, trip_after, own_outages: Arc::default() }
-    }
-
-    /// Reports no circuit that opened in one of these outages on the gateway's side, unless it still fails afterwards.
-    #[must_use]
-    pub fn withholding(self, own_outages: Arc<OwnOutages>) -> Self {
-        Self { own_outages, ..self }
-    }
-
-    /// Returns the outages on the gateway's side in which nothing is reported.
-    #[must_use]
-    pub const fn own_outages(&self) -> &Arc<OwnOutages> {
-        &self.own_outages
+        Self { breakers, directory, trip_after }
     }
 
     /// Returns each change with its notifications, and its effect on the circuit's outage.
     #[must_use]
     pub fn build(&self, changes: Vec<ChangeToReport>) -> Vec<ObservedChange> {
-        let mut changes = changes;
-        let reports: Vec<TripReport> = changes
-            .iter()
-            .map(|change| self.own_outages.report_of(&change.change.key, &change.change.change))
-            .collect();
-        for (change, report) in changes.iter_mut().zip(&reports) {
-            change.is_unreported_outage |= *report == TripReport::Overdue;
-        }
-        let mut observed = self.build_all(changes);
-        for (observed, report) in observed.iter_mut().zip(reports) {
-            if report == TripReport::Withheld {
-                observed.notifications.clear();
-                if matches!(observed.outage, OutageStep::Begins(_)) {
-                    observed.outage = OutageStep::None;
-                }
-            }
-        }
-        observed
-    }
-
-    fn build_all(&self, changes: Vec<ChangeToReport>) -> Vec<ObservedChange> {
         let sharing = self.sharing(&changes);
         let observed = changes.into_iter().map(|ChangeToReport { change, is_unreported_outage }| {
             let policy = self.breakers.policy_of(&change.key);

@@ -1,5 +1,7 @@
 //! Sends trips whose delay has passed. A trip waits in the database, so that a restart loses none and sends none twice.
-//! Before it is sent, the circuit's record is read: if the circuit has closed, the trip is dropped.
+//! Before it is sent, the circuit's record is read: if the circuit has closed, the trip is dropped. During an outage on
+//! the gateway's side, in which most circuits trip, and shortly after it, no trip is sent: the circuits that close with
+//! its end never trouble their owners.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +14,8 @@ use breakerbox_storage::records::{Notifications, RecordsError};
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::warn;
 
+use crate::dispatch::OwnOutages;
+
 /// The interval between checks for trips that are due.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -22,14 +26,21 @@ const BATCH: usize = 100;
 pub struct DelayedTrips {
     records: Arc<dyn Notifications>,
     circuits: Arc<dyn Store>,
+    own_outages: Arc<OwnOutages>,
     clock: StoreClock,
 }
 
 impl DelayedTrips {
-    /// Creates the task for trips in these records, about circuits in this store.
+    /// Creates the task for trips in these records, about circuits in this store. It sends none while `own_outages`
+    /// says that the gateway's side is at fault.
     #[must_use]
-    pub fn new(records: Arc<dyn Notifications>, circuits: Arc<dyn Store>, clock: StoreClock) -> Self {
-        Self { records, circuits, clock }
+    pub fn new(
+        records: Arc<dyn Notifications>,
+        circuits: Arc<dyn Store>,
+        own_outages: Arc<OwnOutages>,
+        clock: StoreClock,
+    ) -> Self {
+        Self { records, circuits, own_outages, clock }
     }
 
     /// Sends due trips until the future is dropped.
@@ -44,11 +55,15 @@ impl DelayedTrips {
         }
     }
 
-    /// Sends all trips that are due, and drops those whose circuit has closed.
+    /// Sends all trips that are due, and drops those whose circuit has closed. Does nothing while the gateway's side is
+    /// at fault.
     ///
     /// # Errors
     /// Returns an error if the database fails. The remaining trips stay due.
     pub async fn send_due(&self) -> Result<(), RecordsError> {
+        if self.own_outages.withhold_trips() {
+            return Ok(());
+        }
         loop {
             let due = self.records.due_trips(BATCH).await?;
             let is_last = due.len() < BATCH;

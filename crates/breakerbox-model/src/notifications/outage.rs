@@ -10,11 +10,12 @@
 //! | a failed probe opened it again, or a probe began | none |
 //! | a rule or a failed probe disabled it | people are notified at once: the trip is not sent any more |
 //! | an operator's override did not close it | a trip that was not sent yet is never sent: the operator knows |
+//! | the gateway lets it probe at once, because of an outage on its side | none |
 //! | it closed | the outage ends |
 
 use std::time::Duration;
 
-use breakerbox_core::{Cause, Change, Status, Timestamp};
+use breakerbox_core::{Cause, Change, OverrideCommand, Status, Timestamp};
 
 use super::decide::{CircuitContext, is_failure, trip};
 use super::notification::{News, Notification};
@@ -56,6 +57,7 @@ impl OutageStep {
         match (change.to, &change.cause) {
             (Status::Closed, _) => Self::Ends,
             (Status::Disabled, cause) if is_failure(cause) => Self::Notified,
+            (_, Cause::Override { command: OverrideCommand::Excuse, .. }) => Self::None,
             (_, Cause::Override { .. }) => Self::TakenOver,
             (Status::Open | Status::HalfOpen, Cause::Rule(_)) => begins(true),
             (Status::Open | Status::HalfOpen, _) if known.is_unreported_outage => begins(false),

@@ -97,7 +97,7 @@ names! {
     /// The factor by which the cool-off grows with each further trip.
     cool_off_factor { value_type = Option<f64>, minimum = 1 }
     /// The maximum cool-off.
-    cool_off_max { value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "10m" }
+    cool_off_max { value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "5m" }
     /// The random deviation of the cool-off, in percent, in both directions.
     jitter { value_type = Option<u8>, minimum = 0, maximum = 100 }
     /// The number of successful probes needed to close a circuit.
@@ -107,7 +107,7 @@ names! {
     /// The number of concurrent calls at which the ramp after closing ends, 1 to 1,000,000, or `off`.
     ramp_cap { value_type = Option<Value>, example = 64 }
     /// How long a circuit must be closed before its trip count restarts at 0.
-    forgive_after { value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "10m" }
+    forgive_after { value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "10s" }
     /// The number of trips at which a circuit is disabled, 1 to 1,000,000, or `off`.
     disable_after { value_type = Option<Value>, example = 10 }
     /// The minimum time without a success before a circuit is disabled.

@@ -91,7 +91,7 @@ async fn what_does_not_fit_is_named_and_nothing_changes() {
     let site = Site::start().await;
     let endpoint = site.endpoint("acme").await;
     let of_endpoint = format!("/v1/endpoints/{endpoint}/policy");
-    patch(&site, &of_endpoint, json!({ "cool_off": "10m" })).await.expect(200);
+    patch(&site, &of_endpoint, json!({ "cool_off": "5m" })).await.expect(200);
     let before = site.get(TENANT, &site.admin).await.expect(200).json();
     let fits = "change that policy first";
     for (path, change, code, field, says) in [

@@ -71,7 +71,8 @@ impl Delayed {
 
     fn trips(&self) -> DelayedTrips {
         let circuits = Arc::clone(&self.circuits) as Arc<dyn Store>;
-        DelayedTrips::new(Arc::new(self.rig.records.clone()), circuits, Clocks::system().store())
+        let records = Arc::new(self.rig.records.clone());
+        DelayedTrips::new(records, circuits, Arc::default(), Clocks::system().store())
     }
 
     async fn kinds(&self) -> Vec<&'static str> {

@@ -50,7 +50,7 @@ fn kinds(notifications: &[Notification]) -> Vec<&'static str> {
 #[test]
 fn which_change_gives_which_notification() {
     use Status::{Closed, Disabled, HalfOpen, Open};
-    let table: [(Cause, Status, &[&str], &str); 16] = [
+    let table: [(Cause, Status, &[&str], &str); 17] = [
         (RULE, Open, &[], "begins"),
         (Cause::Rule(TripRule::MeanLatency), Open, &[], "begins"),
         (RULE, Disabled, &["disabled"], "notified"),
@@ -66,6 +66,7 @@ fn which_change_gives_which_notification() {
         (command(OverrideCommand::Disable), Disabled, &[], "taken over"),
         (command(OverrideCommand::Enable), Open, &[], "taken over"),
         (command(OverrideCommand::Release), Open, &[], "taken over"),
+        (command(OverrideCommand::Excuse), Open, &[], ""),
         (command(OverrideCommand::Reset), Closed, &[], "ends"),
     ];
     for (cause, to, expected, outage) in table {

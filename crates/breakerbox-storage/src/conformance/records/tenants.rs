@@ -119,7 +119,7 @@ pub async fn a_policy_that_cannot_be_used_is_refused_and_nothing_changes(world: 
     world.tenant("acme").await;
     let own = world
         .endpoint_with("acme", "https://a.example/", |settings| {
-            settings.policy = Some(json!({ "cool_off": "10m" }));
+            settings.policy = Some(json!({ "cool_off": "5m" }));
         })
         .await;
     // The tenant's policy is valid by itself, but not combined with the endpoint's.
