@@ -163,7 +163,7 @@ impl Circuit {
         }
     }
 
-    /// Whether this circuit can be dropped without loss once its window is empty.
+    /// Whether this circuit can be dropped without loss once its window is empty and it has no run of failures.
     #[must_use]
     pub fn is_forgettable(&self, policy: &Policy, now: Timestamp) -> bool {
         match &self.memory {
@@ -220,7 +220,7 @@ impl Circuit {
         }
     }
 
-    /// Returns the window's counts.
+    /// Returns the window's counts, and the run of failures.
     #[must_use]
     pub fn totals(&self, now: Timestamp) -> Totals {
         self.window.totals(now)

@@ -8,6 +8,7 @@
 //! | [`Circuit`] | one circuit in one process: acquire, settle, override, sample |
 //! | [`Record`], [`Step`] | a circuit's stored state, and its next state: the transition table |
 //! | [`Totals`], [`TripRule`] | the window's counts, and the rules that trip the circuit |
+//! | [`FailureRun`] | the failures since the latest success, which outlive the window |
 //! | [`Ramp`] | the paced return of traffic |
 //! | [`Policy`], [`PolicyBuilder`], [`Preset`] | a circuit's settings, the policy file, and the settings of known breakers |
 //! | [`Permit`], [`Refusal`], [`Outcome`] | the right to call, the reason for a refusal, and the result of the call |
@@ -42,6 +43,7 @@ mod policy;
 mod ramp;
 mod record;
 mod rule;
+mod run;
 mod sampling;
 pub mod throttle;
 mod ticket;
@@ -70,6 +72,7 @@ pub use record::{
     Status,
 };
 pub use rule::TripRule;
+pub use run::FailureRun;
 pub use sampling::LatestSuccesses;
 pub use ticket::{Ticket, TicketKind};
 pub use time::Timestamp;

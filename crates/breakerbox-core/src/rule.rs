@@ -19,7 +19,7 @@ pub enum TripRule {
     FailureRate,
     /// At least as many failures as the policy's `failures`.
     Failures,
-    /// The latest outcomes are all failures, at least `consecutive_failures` of them.
+    /// The latest outcomes are all failures, at least `consecutive_failures` of them, however far apart.
     ConsecutiveFailures,
     /// At least `min_calls` calls, whose mean latency is at least the policy's `mean_latency`.
     MeanLatency,

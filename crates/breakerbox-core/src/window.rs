@@ -1,8 +1,9 @@
 //! The rolling window: the counts of a circuit's recent calls.
 //!
 //! A ring of ten buckets by absolute index (time divided by a tenth of the window): the current one and the nine
-//! before. The totals never contain anything older than the window, whether it is written to or only read. The cost
-//! of a call does not depend on the traffic. The window only counts; `rule` evaluates the counts.
+//! before. The totals never contain anything older than the window, whether it is written to or only read, except the
+//! run of failures, which is kept beside the ring and outlives it. The cost of a call does not depend on the traffic.
+//! The window only counts; `rule` evaluates the counts.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::outcome::{Outcome, OutcomeKind};
 use crate::policy::Policy;
+use crate::run::FailureRun;
 use crate::time::{Timestamp, micros};
 
 /// The number of buckets in a window.
@@ -29,7 +31,7 @@ pub struct Totals {
     pub slow: u64,
     /// The sum of all latencies; zero if no trip rule needs it.
     pub latency_sum: Duration,
-    /// The number of consecutive failures since the latest success.
+    /// The number of failures since the latest success, including those that are older than the window.
     pub failure_run: u64,
 }
 
@@ -71,8 +73,6 @@ pub struct BucketDelta {
     pub slow: u64,
     /// The sum of all latencies.
     pub latency_sum: Duration,
-    /// The number of this bucket's failures that came after the latest success in all reported buckets.
-    pub run: u64,
 }
 
 /// The outcomes in a tenth of the window. The type is kept small, because each circuit has ten buckets, and there may
@@ -81,8 +81,6 @@ pub struct BucketDelta {
 struct Bucket {
     successes: u32,
     failures: u32,
-    /// The number of failures since the latest success in this bucket.
-    trailing: u32,
 }
 
 /// The slow calls and the sum of latencies in a tenth of the window, kept only if the policy needs them.
@@ -93,24 +91,7 @@ struct Latencies {
 }
 
 impl Bucket {
-    fn count(&mut self, failed: bool) {
-        if failed {
-            self.failures = self.failures.saturating_add(1);
-            self.trailing = self.trailing.saturating_add(1);
-        } else {
-            self.succeed(1);
-        }
-    }
-
-    fn succeed(&mut self, times: u32) {
-        self.successes = self.successes.saturating_add(times);
-        self.trailing = 0;
-    }
-
-    /// Adds the counts of a later bucket to this one.
     fn append(&mut self, later: &Self) {
-        let before = if later.successes > 0 { 0 } else { self.trailing };
-        self.trailing = before.saturating_add(later.trailing);
         self.successes = self.successes.saturating_add(later.successes);
         self.failures = self.failures.saturating_add(later.failures);
     }
@@ -135,24 +116,32 @@ pub(crate) struct Window {
     ring: [Bucket; BUCKETS],
     /// The latencies of each bucket, at the bucket's position; `None` if the policy does not need them.
     latencies: Option<Box<[Latencies; BUCKETS]>>,
+    /// The failures since the latest success, in the ring or before it.
+    run: FailureRun,
 }
 
 impl Window {
     /// Creates an empty window with the policy's length.
     pub(crate) fn new(policy: &Policy) -> Self {
         let latencies = policy.looks_at_latency().then(Box::default);
-        Self { width: width(policy), head: 0, ring: [Bucket::default(); BUCKETS], latencies }
+        let ring = [Bucket::default(); BUCKETS];
+        Self { width: width(policy), head: 0, ring, latencies, run: FailureRun::default() }
     }
 
     /// Counts a call that was settled at `now`. Ignored outcomes are not counted.
     pub(crate) fn record(&mut self, outcome: &Outcome, slow_call: Option<Duration>, now: Timestamp) {
-        let failed = match outcome.kind {
-            OutcomeKind::Success => false,
-            OutcomeKind::Failure => true,
+        let counted = match outcome.kind {
+            OutcomeKind::Success => Bucket { successes: 1, failures: 0 },
+            OutcomeKind::Failure => Bucket { successes: 0, failures: 1 },
             OutcomeKind::Ignored => return,
         };
+        if counted.failures > 0 {
+            self.run.failed(now);
+        } else {
+            self.run = FailureRun::default();
+        }
         self.slide_to(now);
-        self.ring[slot(self.head)].count(failed);
+        self.ring[slot(self.head)].append(&counted);
         let slow = u32::from(slow_call.is_some_and(|limit| outcome.latency >= limit));
         self.add_latencies(Latencies { slow, sum_micros: micros(outcome.latency) });
     }
@@ -160,8 +149,9 @@ impl Window {
     /// Counts many successes at once, none of which was slow.
     pub(crate) fn record_successes(&mut self, successes: u32, latency_sum: Duration, now: Timestamp) {
         if successes > 0 {
+            self.run = FailureRun::default();
             self.slide_to(now);
-            self.ring[slot(self.head)].succeed(successes);
+            self.ring[slot(self.head)].append(&Bucket { successes, failures: 0 });
             self.add_latencies(Latencies { slow: 0, sum_micros: micros(latency_sum) });
         }
     }
@@ -187,11 +177,16 @@ impl Window {
             failures: sum.failures.into(),
             slow: latency.slow.into(),
             latency_sum: Duration::from_micros(latency.sum_micros),
-            failure_run: sum.trailing.into(),
+            failure_run: self.run(now).count,
         }
     }
 
-    /// Removes and returns all counts with their ages, oldest first, for a report to the store.
+    /// Returns the run of failures, which may have begun before the window.
+    pub(crate) fn run(&self, now: Timestamp) -> FailureRun {
+        self.run.at(now)
+    }
+
+    /// Removes all counts and the run. Returns the counts with their ages, oldest first, for a report to the store.
     pub(crate) fn drain(&mut self, now: Timestamp) -> Vec<BucketDelta> {
         let mut drained = Vec::new();
         for index in self.oldest(self.index(now))..=self.head {
@@ -209,16 +204,7 @@ impl Window {
                 failures: bucket.failures.into(),
                 slow: latencies.slow.into(),
                 latency_sum: Duration::from_micros(latencies.sum_micros),
-                run: bucket.trailing.into(),
             });
-        }
-        // Only failures after the latest success in all buckets belong to the run of consecutive failures.
-        let mut before_a_success = false;
-        for bucket in drained.iter_mut().rev() {
-            if before_a_success {
-                bucket.run = 0;
-            }
-            before_a_success |= bucket.successes > 0;
         }
         self.clear();
         drained
@@ -230,8 +216,13 @@ impl Window {
         Timestamp::from_micros(next.saturating_mul(self.width))
     }
 
-    /// Removes all counts.
+    /// Removes all counts and the run of failures.
     pub(crate) fn clear(&mut self) {
+        self.clear_ring();
+        self.run = FailureRun::default();
+    }
+
+    fn clear_ring(&mut self) {
         self.ring = [Bucket::default(); BUCKETS];
         if let Some(latencies) = &mut self.latencies {
             **latencies = Default::default();
@@ -245,7 +236,7 @@ impl Window {
         if width(policy) == self.width && policy.looks_at_latency() == self.latencies.is_some() {
             return;
         }
-        let mut fitted = Self::new(policy);
+        let mut fitted = Self { run: self.run, ..Self::new(policy) };
         fitted.head = fitted.index(now).max(self.head.saturating_mul(self.width) / fitted.width);
         let first = fitted.oldest(fitted.head);
         for index in self.oldest(self.index(now))..=self.head {
@@ -267,7 +258,8 @@ impl Window {
         let (ring, latencies) = (self.ring, self.latencies.clone());
         let oldest = self.oldest(from);
         let age = from - self.head;
-        self.clear();
+        self.run = self.run.moved(before, after);
+        self.clear_ring();
         // Shortly after the clock's origin there is no time that old.
         self.head = to.saturating_sub(age);
         for index in oldest..=(from - age) {
@@ -292,8 +284,8 @@ impl Window {
     /// Makes the bucket for `now` the current one, and empties the buckets that it reuses.
     ///
     /// Times slightly before the head count as the head, because threads settle in any order. If the clock stepped back
-    /// by more than a window, all counts are removed, because they would otherwise not expire until the clock has
-    /// caught up.
+    /// by more than a window, all counts in the ring are removed, because they would otherwise not expire until the
+    /// clock has caught up. The run stays.
     fn slide_to(&mut self, now: Timestamp) {
         let index = self.index(now);
         if index > self.head {
@@ -305,7 +297,7 @@ impl Window {
             }
             self.head = index;
         } else if self.head - index >= SPAN {
-            self.clear();
+            self.clear_ring();
             self.head = index;
         }
     }
@@ -382,13 +374,38 @@ mod tests {
     }
 
     #[test]
-    fn the_run_of_failures_ends_at_a_success_and_at_the_windows_edge() {
+    fn the_run_of_failures_ends_at_a_success_and_outlives_the_window() {
         let window = filled(&[(0, bad()), (1_000, ok()), (1_001, bad()), (2_000, bad())]);
         assert_eq!(window.totals(at(2_000)).failure_run, 2);
-        assert_eq!(window.totals(at(11_000)).failure_run, 1, "the bucket of 1,000 to 1,999 ms has left");
-        let window = filled(&[(0, bad()), (5_000, bad()), (9_000, bad())]);
-        assert_eq!(window.totals(at(9_000)).failure_run, 3);
-        assert_eq!(window.totals(at(10_000)).failure_run, 2, "all of the run must be inside the window");
+        let later = window.totals(at(100_000));
+        assert_eq!((later.failures, later.failure_run), (0, 2), "the window is empty, the run is not");
+        let window = filled(&[(0, bad()), (7_200_000, bad()), (14_400_000, bad())]);
+        assert_eq!(window.totals(at(14_400_000)).failure_run, 3, "one failure in two hours");
+        let began_and_last = (window.run(at(14_400_000)).began, window.run(at(14_400_000)).last);
+        assert_eq!(began_and_last, (at(0), at(14_400_000)));
+        let mut window = window;
+        window.record_successes(1, Duration::ZERO, at(14_400_001));
+        assert_eq!(window.totals(at(14_400_001)).failure_run, 0);
+    }
+
+    #[test]
+    fn the_run_of_failures_is_forgotten_after_a_week() {
+        let week = 7 * 24 * 3_600_000;
+        let window = filled(&[(0, bad()), (1_000, bad())]);
+        assert_eq!(window.totals(at(week + 999)).failure_run, 2);
+        assert_eq!(window.totals(at(week + 1_000)).failure_run, 0);
+        let window = filled(&[(0, bad()), (1_000, bad()), (week + 1_000, bad())]);
+        assert_eq!(window.totals(at(week + 1_000)).failure_run, 1);
+    }
+
+    #[test]
+    fn a_cleared_or_drained_window_has_no_run() {
+        let mut window = filled(&[(0, bad())]);
+        window.clear();
+        assert_eq!(window.totals(at(0)), Totals::default());
+        let mut window = filled(&[(0, bad())]);
+        assert_eq!(window.drain(at(100_000)), [], "the window has left the failure behind");
+        assert_eq!(window.totals(at(100_000)), Totals::default());
     }
 
     #[test]
@@ -407,6 +424,7 @@ mod tests {
         window.record(&bad(), None, at(90_999));
         assert_eq!(window.totals(at(90_999)).failures, 1);
         assert_eq!(window.totals(at(100_000)).failures, 0, "and slides from there");
+        assert_eq!(window.totals(at(100_000)).failure_run, 3, "but no success ended the run");
     }
 
     #[test]
@@ -418,7 +436,7 @@ mod tests {
         let mut shorter = filled(&outcomes);
         shorter.fit(&policy(5), at(9_000));
         assert_eq!(shorter.totals(at(9_000)).calls(), 1, "only what began within the new length stays");
-        assert_eq!(shorter.totals(at(9_000)).failure_run, 1);
+        assert_eq!(shorter.totals(at(9_000)).failure_run, 2, "the run is not part of the window");
     }
 
     #[test]
@@ -435,14 +453,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_drained_says_how_long_ago_it_was_and_what_came_after_the_latest_success() {
+    fn what_is_drained_says_how_long_ago_it_was() {
         let mut window = filled(&[(0, bad()), (1_000, ok()), (1_001, bad()), (4_000, bad()), (4_001, bad())]);
         let drained: Vec<_> = window
             .drain(at(4_200))
             .iter()
-            .map(|b| (b.age.as_millis(), b.successes, b.failures, b.slow, b.latency_sum.as_millis(), b.run))
+            .map(|b| (b.age.as_millis(), b.successes, b.failures, b.slow, b.latency_sum.as_millis()))
             .collect();
-        assert_eq!(drained, [(3_700, 0, 1, 1, 30, 0), (2_700, 1, 1, 1, 40, 1), (0, 0, 2, 2, 60, 2)]);
+        assert_eq!(drained, [(3_700, 0, 1, 1, 30), (2_700, 1, 1, 1, 40), (0, 0, 2, 2, 60)]);
         assert_eq!(window.totals(at(4_200)), Totals::default());
         assert_eq!(window.drain(at(4_200)), []);
     }
@@ -466,7 +484,8 @@ mod tests {
         );
         let mut old = filled();
         old.clock_moved(at(40_000), at(41_000));
-        assert_eq!(old.totals(at(41_000)), Totals::default(), "what was too old before stays too old");
+        let totals = Totals { failure_run: 1, ..Totals::default() };
+        assert_eq!(old.totals(at(41_000)), totals, "what was too old before stays too old; the run stays");
     }
 
     #[test]
@@ -487,6 +506,6 @@ mod tests {
         window.record(&bad(), Some(SLOW), at(1));
         let totals = window.totals(at(1));
         assert_eq!((totals.failures, totals.slow, totals.latency_sum), (2, 1, Duration::from_millis(30)));
-        assert!(core::mem::size_of::<Window>() <= 144);
+        assert!(core::mem::size_of::<Window>() <= 128);
     }
 }

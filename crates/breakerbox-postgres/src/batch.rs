@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use breakerbox::store::{Delta, Merged, Readable, StoreError};
-use breakerbox::{LatestOutcomes, Totals};
+use breakerbox::{FailureRun, LatestOutcomes, Totals};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
@@ -36,7 +36,6 @@ pub(crate) fn rounds(deltas: &[Delta]) -> Vec<Vec<usize>> {
 }
 
 /// The parameters of the merge statement, one array for each column.
-#[derive(Default)]
 pub(crate) struct Batch<'a> {
     keys: Vec<&'a [u8]>,
     epochs: Vec<i64>,
@@ -45,18 +44,37 @@ pub(crate) struct Batch<'a> {
     buckets_from: Vec<i32>,
     buckets_to: Vec<i32>,
     success_ages: Vec<Option<i64>>,
-    run_ages: Vec<Option<i64>>,
+    run_counts: Vec<i64>,
+    run_first_ages: Vec<i64>,
+    run_last_ages: Vec<i64>,
     ages: Vec<i64>,
     successes: Vec<i64>,
     failures: Vec<i64>,
     slow: Vec<i64>,
     latency_sums: Vec<i64>,
-    runs: Vec<i64>,
+    run_kept_for: i64,
 }
 
 impl<'a> Batch<'a> {
     pub(crate) fn of(deltas: impl Iterator<Item = &'a Delta>) -> Self {
-        let mut batch = Self::default();
+        let mut batch = Self {
+            keys: Vec::new(),
+            epochs: Vec::new(),
+            widths: Vec::new(),
+            keep_for: Vec::new(),
+            buckets_from: Vec::new(),
+            buckets_to: Vec::new(),
+            success_ages: Vec::new(),
+            run_counts: Vec::new(),
+            run_first_ages: Vec::new(),
+            run_last_ages: Vec::new(),
+            ages: Vec::new(),
+            successes: Vec::new(),
+            failures: Vec::new(),
+            slow: Vec::new(),
+            latency_sums: Vec::new(),
+            run_kept_for: micros(FailureRun::KEPT_FOR),
+        };
         for delta in deltas {
             batch.add(delta);
         }
@@ -69,7 +87,9 @@ impl<'a> Batch<'a> {
         self.widths.push((micros(delta.window) / BUCKETS).max(1));
         self.keep_for.push(micros(delta.keep_for));
         self.success_ages.push(delta.last_success.map(micros));
-        self.run_ages.push(delta.run_began.map(micros));
+        self.run_counts.push(delta.run.map_or(0, |run| count(run.count)));
+        self.run_first_ages.push(delta.run.map_or(0, |run| micros(run.began)));
+        self.run_last_ages.push(delta.run.map_or(0, |run| micros(run.last)));
         // In Postgres, array indices start at 1.
         self.buckets_from.push(index(self.ages.len()).saturating_add(1));
         for bucket in &delta.buckets {
@@ -78,13 +98,12 @@ impl<'a> Batch<'a> {
             self.failures.push(count(bucket.failures));
             self.slow.push(count(bucket.slow));
             self.latency_sums.push(nanos(bucket.latency_sum));
-            self.runs.push(count(bucket.run));
         }
         self.buckets_to.push(index(self.ages.len()));
     }
 
     /// Returns the parameters in the order of their numbers in the statement.
-    pub(crate) fn parameters(&self) -> [&(dyn ToSql + Sync); 14] {
+    pub(crate) fn parameters(&self) -> [&(dyn ToSql + Sync); 16] {
         [
             &self.keys,
             &self.epochs,
@@ -93,13 +112,15 @@ impl<'a> Batch<'a> {
             &self.buckets_from,
             &self.buckets_to,
             &self.success_ages,
-            &self.run_ages,
+            &self.run_counts,
+            &self.run_first_ages,
+            &self.run_last_ages,
             &self.ages,
             &self.successes,
             &self.failures,
             &self.slow,
             &self.latency_sums,
-            &self.runs,
+            &self.run_kept_for,
         ]
     }
 }
@@ -139,7 +160,7 @@ mod tests {
             window: Duration::from_secs(60),
             buckets: Vec::new(),
             last_success: None,
-            run_began: None,
+            run: None,
             keep_for: Duration::from_secs(60),
         }
     }

@@ -58,9 +58,10 @@ impl Statements {
 /// The migrations of the tables, in order. A new migration must keep the previous version's statements working,
 /// because both versions run while a fleet is upgraded. Each migration keeps existing tables and columns, so
 /// that all migrations can be applied again when a table is missing.
-pub(crate) const MIGRATIONS: [&str; 2] = [
+pub(crate) const MIGRATIONS: [&str; 3] = [
     include_str!("sql/migrations/0001_circuits_counts_leases.sql"),
     include_str!("sql/migrations/0002_ramps.sql"),
+    include_str!("sql/migrations/0003_runs.sql"),
 ];
 
 /// The names of the tables that must exist.

@@ -3,7 +3,7 @@
 //! | key | type | contents |
 //! | --- | --- | --- |
 //! | `breakerbox:{417}:record:<key>` | hash | `record` as JSON; in addition `version`, `epoch` and `status`, for the scripts |
-//! | `breakerbox:{417}:window:<key>` | hash | the counts of each window bucket, by the bucket's start time |
+//! | `breakerbox:{417}:window:<key>` | hash | the counts of each window bucket, by the bucket's start time; the latest success and the run of failures after it |
 //! | `breakerbox:{417}:ramp:<key>` | hash | the ramp of a circuit that has just closed: its limit, and the calls in flight |
 //! | `breakerbox:{417}:circuits` | sorted set | the keys in the bucket that have a record, sorted |
 //! | `breakerbox:{417}:states` | sorted set | the same keys, as `<state>:<key>` |

@@ -1,7 +1,7 @@
 //! `merge`: sends many deltas in few calls.
 
 use breakerbox::store::{Answer, Delta, Merged, Readable, StoreError};
-use breakerbox::{LatestOutcomes, Totals};
+use breakerbox::{FailureRun, LatestOutcomes, Totals};
 use std::time::Duration;
 
 use crate::encoding::{Response, count, expiry, micros, word};
@@ -27,7 +27,7 @@ pub(crate) async fn merge(
     let calls: Vec<_> = plan
         .iter()
         .map(|(bucket, positions)| {
-            let (mut keys, mut arguments) = (Vec::new(), Vec::new());
+            let (mut keys, mut arguments) = (Vec::new(), vec![micros(FailureRun::KEPT_FOR)]);
             for delta in positions.iter().map(|position| &deltas[*position]) {
                 keys.extend([servers.layout.record(&delta.key), servers.layout.window(&delta.key)]);
                 write(delta, &mut arguments);
@@ -60,24 +60,28 @@ fn write(delta: &Delta, arguments: &mut Vec<Vec<u8>>) {
     let width = (delta.window / BUCKETS).max(Duration::from_micros(1));
     let maybe = |age: Option<Duration>| age.map_or_else(Vec::new, micros);
     arguments.extend([word(delta.epoch.0), micros(width), expiry(delta.keep_for)]);
-    arguments.extend([maybe(delta.last_success), maybe(delta.run_began), word(delta.buckets.len())]);
+    let run = delta.run.filter(|run| run.count > 0);
+    arguments.extend([maybe(delta.last_success), count(run.map_or(0, |run| run.count))]);
+    arguments.extend([maybe(run.map(|run| run.began)), maybe(run.map(|run| run.last))]);
+    arguments.push(word(delta.buckets.len()));
     for bucket in &delta.buckets {
         let latency = u64::try_from(bucket.latency_sum.as_micros()).unwrap_or(u64::MAX);
         arguments.push(micros(bucket.age));
-        arguments.extend([bucket.successes, bucket.failures, bucket.slow, latency, bucket.run].map(count));
+        arguments.extend([bucket.successes, bucket.failures, bucket.slow, latency].map(count));
     }
 }
 
 fn read(response: &mut Response, layout: &Layout, key: &str) -> Result<Readable<Merged>, CallError> {
     let late = response.word()? == "1";
     let totals = add_up(&response.word()?)?;
+    let totals = Totals { failure_run: response.number()?, ..totals };
     let latest =
         LatestOutcomes { last_success: response.maybe_time()?, failing_since: response.maybe_time()? };
     let record = response.maybe_record(layout, key)?;
     Ok(record.map(|record| Merged::new(late, totals, latest, record)))
 }
 
-/// Adds up the counts in all buckets. Each bucket has five numbers.
+/// Adds up the counts in all buckets. Each bucket has five numbers, of which the last is not used.
 fn add_up(counts: &str) -> Result<Totals, CallError> {
     let mut sums = [0_u64; 5];
     let mut encoding = 0;
@@ -89,9 +93,9 @@ fn add_up(counts: &str) -> Result<Totals, CallError> {
     if encoding % 5 != 0 {
         return Err(CallError::InvalidResponse);
     }
-    let [successes, failures, slow, latency, failure_run] = sums;
+    let [successes, failures, slow, latency, _] = sums;
     let latency_sum = Duration::from_micros(latency);
-    Ok(Totals { successes, failures, slow, latency_sum, failure_run })
+    Ok(Totals { successes, failures, slow, latency_sum, failure_run: 0 })
 }
 
 #[cfg(test)]
@@ -101,9 +105,9 @@ mod tests {
     #[test]
     fn buckets_are_added_up() {
         assert_eq!(add_up("").unwrap(), Totals::default());
-        let totals = add_up("1 2 3 4 5 10 20 30 40 18446744073709551615").unwrap();
-        assert_eq!((totals.successes, totals.failures, totals.slow), (11, 22, 33));
-        assert_eq!((totals.latency_sum, totals.failure_run), (Duration::from_micros(44), u64::MAX));
+        let totals = add_up("1 2 3 4 0 10 20 18446744073709551615 40 7").unwrap();
+        assert_eq!((totals.successes, totals.failures, totals.slow), (11, 22, u64::MAX));
+        assert_eq!((totals.latency_sum, totals.failure_run), (Duration::from_micros(44), 0));
         for nonsense in ["1 2 3 4", "1 2 3 4 x", "1 2 3 4 -5"] {
             assert!(add_up(nonsense).is_err(), "{nonsense}");
         }

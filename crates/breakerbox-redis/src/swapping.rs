@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use breakerbox::store::{Answer, Readable, StoreError, Swap, Swapped};
-use breakerbox::{Status, Timestamp};
+use breakerbox::{FailureRun, Status, Timestamp};
 
-use crate::encoding::{Response, expiry, time, word};
+use crate::encoding::{Response, expiry, micros, time, word};
 use crate::error::CallError;
 use crate::layout::Bucket;
 use crate::reading::read;
@@ -88,6 +88,7 @@ fn call(servers: &Servers, swap: &Swap) -> Result<Call, StoreError> {
         record,
         time(swap.not_after),
         swap.keep_for.map_or_else(Vec::new, expiry),
+        micros(FailureRun::KEPT_FOR),
         word(publish),
         word(channel),
     ];

@@ -8,6 +8,9 @@
 //! well, because its holder may be a client of the decision API that does not know of the restart. When the lease
 //! expires, the next call probes.
 //!
+//! **Runs of failures** are kept too, in the module `runs`. They are written in batches, with the next swap or the next
+//! [`write_rest`](SqliteCircuits::write_rest), not with each failure. A crash loses the failures since then.
+//!
 //! **When the disk is slow or full** circuits continue in memory. A swap waits for the disk for a limited time, and
 //! records that could not be written are written with the next swap. After a crash in between, the file contains the
 //! previous record.
@@ -31,18 +34,21 @@ use breakerbox_model::objects::ShownKey;
 use breakerbox_storage::QueueError;
 use rusqlite::params;
 
+use self::runs::UnwrittenRuns;
 use super::columns::{micros, time};
 use super::{Database, WriteTransaction};
 use crate::error::JobError;
 
+mod runs;
+
 /// The maximum time that a swap waits until its record is written to the disk.
 const SWAP_WRITE_TIMEOUT: Duration = Duration::from_millis(100);
-/// The maximum number of records written by one job.
+/// The maximum number of records, and of runs, written by one job.
 const PIECE: usize = 512;
 /// The minimum time by which a record must be ahead of the clock to be corrected. Clock adjustments cause
 /// smaller differences.
 const STEP: Duration = Duration::from_secs(1);
-/// The maximum number of records that one job deletes because their time to be forgotten has come.
+/// The maximum number of records, and of runs, that one job deletes because their time to be forgotten has come.
 const CLEARED_AT_ONCE: u32 = 16;
 
 /// A circuit store in the queue's database file. A clone refers to the same store.
@@ -52,9 +58,16 @@ pub struct SqliteCircuits(Arc<Inner>);
 struct Inner {
     memory: MemoryStore,
     database: Database,
-    /// Records that were swapped in memory but may not be in the file yet. Each swap holds this lock, so the
-    /// map always contains the latest record of each key.
-    unwritten: Mutex<BTreeMap<Arc<str>, StoredCircuit>>,
+    /// Changes in memory that may not be in the file yet. Each swap and each merge holds this lock.
+    unwritten: Mutex<Unwritten>,
+}
+
+/// Changes that may not be in the file yet.
+#[derive(Default)]
+struct Unwritten {
+    /// The latest record of each key that was swapped.
+    records: BTreeMap<Arc<str>, StoredCircuit>,
+    runs: UnwrittenRuns,
 }
 
 /// A circuit's record, and the time at which it is forgotten unless it is swapped again.
@@ -93,12 +106,12 @@ impl SqliteCircuits {
     /// Returns an error if the database fails.
     pub async fn open(database: Database) -> Result<Self, QueueError> {
         let memory = MemoryStore::with_clock(DatabaseClock(database.clone()));
-        let mut unwritten = BTreeMap::new();
+        let mut unwritten = Unwritten::default();
         for (key, stored) in load(&database).await? {
             let now = database.now();
             let stored = match stored.rebased(now) {
                 Some(rebased) => {
-                    unwritten.insert(Arc::clone(&key), rebased.clone());
+                    unwritten.records.insert(Arc::clone(&key), rebased.clone());
                     rebased
                 }
                 None => stored,
@@ -109,39 +122,69 @@ impl SqliteCircuits {
             // The memory store is empty and never blocks, so each swap succeeds.
             let _ = at_once(memory.swap_if(&swap));
         }
+        for delta in runs::load(&database).await? {
+            // A run of another epoch than the record's is late, so it is ignored.
+            let _ = at_once(memory.merge(&[delta]));
+        }
         let circuits = Self(Arc::new(Inner { memory, database, unwritten: Mutex::new(unwritten) }));
         // Records that can't be written now stay in memory until they can.
         while let Ok(1..) = circuits.write_rest().await {}
         Ok(circuits)
     }
 
-    /// Writes a batch of the records that are not in the file yet, for example because the disk was full when
-    /// they were swapped. Returns the number of records that are still not in the file.
+    /// Writes the runs of failures that are not in the file yet, and a batch of the records that are not, for example
+    /// because the disk was full when they were swapped. Returns the number of records that are still not in the file.
     ///
     /// # Errors
     /// Returns an error if the database fails.
     pub async fn write_rest(&self) -> Result<usize, QueueError> {
-        if self.unwritten().is_empty() {
-            return Ok(0);
+        let jobs = {
+            let unwritten = self.unwritten();
+            let has_records = !unwritten.records.is_empty();
+            unwritten.runs.len().div_ceil(PIECE).max(usize::from(has_records))
+        };
+        for _ in 0..jobs {
+            self.write_piece().await?;
         }
-        let inner = Arc::clone(&self.0);
-        self.0.database.write(move |transaction| inner.write_some(transaction)).await?;
-        Ok(self.unwritten().len())
+        Ok(self.unwritten().records.len())
     }
 
-    fn unwritten(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, StoredCircuit>> {
+    async fn write_piece(&self) -> Result<(), QueueError> {
+        let inner = Arc::clone(&self.0);
+        self.0.database.write(move |transaction| inner.write_some(transaction)).await
+    }
+
+    fn unwritten(&self) -> MutexGuard<'_, Unwritten> {
         self.0.unwritten()
     }
 
     /// Swaps records in memory, and marks them as unwritten.
     fn swap(&self, swaps: &[Swap]) -> Result<Answer<Vec<Readable<Swapped>>>, StoreError> {
         let mut unwritten = self.unwritten();
+        let had_run: Vec<bool> = swaps.iter().map(|swap| self.0.memory.run(&swap.key).is_some()).collect();
         let answer = at_once(self.0.memory.swap_all(swaps))?;
-        for (swap, swapped) in swaps.iter().zip(&answer.value) {
+        for ((swap, swapped), had_run) in swaps.iter().zip(&answer.value).zip(had_run) {
             if *swapped == Ok(Swapped::Won) {
                 let forget_at = swap.keep_for.map(|keep_for| answer.now + keep_for);
                 let stored = StoredCircuit { record: swap.record.clone(), forget_at };
-                unwritten.insert(Arc::clone(&swap.key), stored);
+                unwritten.records.insert(Arc::clone(&swap.key), stored);
+                if had_run {
+                    unwritten.runs.changed(&swap.key);
+                }
+            }
+        }
+        Ok(answer)
+    }
+
+    /// Merges counts in memory, and marks the runs of failures that changed as unwritten.
+    fn merge_in_memory(&self, deltas: &[Delta]) -> Result<Answer<Vec<Readable<Merged>>>, StoreError> {
+        let mut unwritten = self.unwritten();
+        let run = |delta: &Delta| self.0.memory.run(&delta.key);
+        let before: Vec<_> = deltas.iter().map(run).collect();
+        let answer = at_once(self.0.memory.merge(deltas))?;
+        for (delta, before) in deltas.iter().zip(before) {
+            if run(delta) != before {
+                unwritten.runs.changed(&delta.key);
             }
         }
         Ok(answer)
@@ -154,12 +197,12 @@ impl SqliteCircuits {
         let are_unwritten = || {
             let unwritten = self.unwritten();
             won.iter().any(|(key, version)| {
-                unwritten.get(*key).is_some_and(|stored| stored.record.version == *version)
+                unwritten.records.get(*key).is_some_and(|stored| stored.record.version == *version)
             })
         };
         let write = async {
             while are_unwritten() {
-                if let Err(error) = self.write_rest().await {
+                if let Err(error) = self.write_piece().await {
                     tracing::warn!(%error, "can't write the record of a circuit; it is kept in memory");
                     return;
                 }
@@ -171,53 +214,68 @@ impl SqliteCircuits {
 }
 
 impl Inner {
-    fn unwritten(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, StoredCircuit>> {
+    fn unwritten(&self) -> MutexGuard<'_, Unwritten> {
         self.unwritten.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes up to [`PIECE`] unwritten records. If several jobs run concurrently, later ones write only the records
-    /// that earlier ones left.
+    /// Writes up to [`PIECE`] unwritten records, and as many runs. If several jobs run concurrently, later ones write
+    /// only what earlier ones left.
     fn write_some(
         self: Arc<Self>,
         transaction: &mut WriteTransaction<'_>,
     ) -> Result<(), JobError<QueueError>> {
-        let piece: Vec<(Arc<str>, StoredCircuit)> = {
-            let unwritten = self.unwritten();
-            unwritten.iter().take(PIECE).map(|(key, stored)| (Arc::clone(key), stored.clone())).collect()
+        let (records, runs) = {
+            let Unwritten { records, runs } = &*self.unwritten();
+            let clone = |(key, stored): (&Arc<str>, &StoredCircuit)| (Arc::clone(key), stored.clone());
+            (records.iter().take(PIECE).map(clone).collect::<Vec<_>>(), runs.first(PIECE))
         };
-        if piece.is_empty() {
+        if records.is_empty() && runs.is_empty() {
             return Ok(());
         }
-        let mut upsert = transaction.connection().prepare_cached(
-            "INSERT INTO circuits (key, record, forget_at) VALUES (?1, ?2, ?3)
-             ON CONFLICT (key) DO UPDATE SET record = excluded.record, forget_at = excluded.forget_at",
-        )?;
-        for (key, stored) in &piece {
-            let record = serde_json::to_string(&stored.record)
-                .map_err(|error| QueueError::Database(Arc::new(error)))?;
-            upsert.execute(params![key, record, stored.forget_at.map(micros)])?;
-        }
-        drop(upsert);
-        // If counts were merged into the record since, it stays in memory. It is closed and has no trips, or it would
-        // be kept, so nothing is lost.
-        transaction
-            .connection()
-            .prepare_cached(
-                "DELETE FROM circuits WHERE key IN (SELECT key FROM circuits INDEXED BY forgettable
-                     WHERE forget_at IS NOT NULL AND forget_at <= ?1 ORDER BY forget_at LIMIT ?2)",
-            )?
-            .execute(params![micros(transaction.now()), CLEARED_AT_ONCE])?;
+        write_records(transaction, &records)?;
+        runs::write(transaction, &self.memory, &runs)?;
         transaction.after_commit(move || {
             let mut unwritten = self.unwritten();
-            for (key, written) in piece {
+            for (key, written) in records {
                 // A newer record may have been swapped in since.
-                if unwritten.get(&key).is_some_and(|stored| stored.record.version == written.record.version) {
-                    unwritten.remove(&key);
+                let is_current = |stored: &StoredCircuit| stored.record.version == written.record.version;
+                if unwritten.records.get(&key).is_some_and(is_current) {
+                    unwritten.records.remove(&key);
                 }
             }
+            unwritten.runs.were_written(runs);
         });
         Ok(())
     }
+}
+
+/// Writes these records, and deletes some that are due to be forgotten.
+fn write_records(
+    transaction: &WriteTransaction<'_>,
+    records: &[(Arc<str>, StoredCircuit)],
+) -> Result<(), JobError<QueueError>> {
+    if records.is_empty() {
+        return Ok(());
+    }
+    let mut upsert = transaction.connection().prepare_cached(
+        "INSERT INTO circuits (key, record, forget_at) VALUES (?1, ?2, ?3)
+         ON CONFLICT (key) DO UPDATE SET record = excluded.record, forget_at = excluded.forget_at",
+    )?;
+    for (key, stored) in records {
+        let record =
+            serde_json::to_string(&stored.record).map_err(|error| QueueError::Database(Arc::new(error)))?;
+        upsert.execute(params![key, record, stored.forget_at.map(micros)])?;
+    }
+    // If counts were merged into the record since, it stays in memory. It is closed and has no trips, or it would
+    // be kept, so nothing is lost.
+    transaction
+        .connection()
+        .prepare_cached(
+            "DELETE FROM circuits WHERE key IN (SELECT key FROM circuits INDEXED BY forgettable
+                 WHERE forget_at IS NOT NULL AND forget_at <= ?1 ORDER BY forget_at LIMIT ?2)",
+        )?
+        .execute(params![micros(transaction.now()), CLEARED_AT_ONCE])?;
+    Ok(())
 }
 
 /// Reads the records from the file, except those that are due to be forgotten.
@@ -256,7 +314,7 @@ fn at_once<T>(answer: impl Future<Output = Result<T, StoreError>>) -> Result<T, 
 #[async_trait]
 impl Store for SqliteCircuits {
     async fn merge(&self, deltas: &[Delta]) -> Result<Answer<Vec<Readable<Merged>>>, StoreError> {
-        self.0.memory.merge(deltas).await
+        self.merge_in_memory(deltas)
     }
 
     async fn read(&self, keys: &[Arc<str>]) -> Result<Answer<Vec<Readable<Option<Record>>>>, StoreError> {

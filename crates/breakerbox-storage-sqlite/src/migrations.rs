@@ -22,6 +22,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0010_notifications.sql"),
     include_str!("migrations/0011_pulled.sql"),
     include_str!("migrations/0012_outages.sql"),
+    include_str!("migrations/0013_circuit_runs.sql"),
 ];
 
 /// The newest schema version that this program knows.

@@ -87,10 +87,10 @@ mod waiters;
 pub use breakerbox::{Breakerbox, Counts, DEFAULT_MAX_CIRCUITS};
 pub use breakerbox_core::fleet::Consistency;
 pub use breakerbox_core::{
-    Attribution, AttributionTooLong, Cause, Change, CircuitBy, Epoch, Key, KeyError, LatestOutcomes, Lease,
-    Mode, Nonce, Outcome, OutcomeKind, OverrideCommand, Percentage, Policy, PolicyBuilder, PolicyError,
-    PolicyErrorReason, Preset, RecentSample, Record, Refusal, Sample, Settlement, State, Status, Ticket,
-    TicketKind, Timestamp, Totals, TripRule, Version,
+    Attribution, AttributionTooLong, Cause, Change, CircuitBy, Epoch, FailureRun, Key, KeyError,
+    LatestOutcomes, Lease, Mode, Nonce, Outcome, OutcomeKind, OverrideCommand, Percentage, Policy,
+    PolicyBuilder, PolicyError, PolicyErrorReason, Preset, RecentSample, Record, Refusal, Sample, Settlement,
+    State, Status, Ticket, TicketKind, Timestamp, Totals, TripRule, Version,
 };
 pub use builder::Builder;
 pub use circuit::{CallError, Circuit, Classification, OwnedPermit, Permit, by_result};

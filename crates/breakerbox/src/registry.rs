@@ -1,8 +1,8 @@
 //! All of a process's circuits, or all of its throttles, by key.
 //!
 //! Cells are entries in a table with many parts, each with its own readers-writer lock. The number of cells is
-//! limited. Beyond the limit, cells without state worth keeping are evicted; if there are none, the new key gets no
-//! cell.
+//! limited. Beyond the limit, cells without state worth keeping are evicted. If there are none, a few of the cells are
+//! evicted whose only state is a run of failures; if there are none either, the new key gets no cell.
 //!
 //! Each tenant may have its own limit ([`TenantLimit`]). Beyond that, only the tenant's own cells are evicted.
 
@@ -47,6 +47,20 @@ pub(crate) trait RegistryEntry {
 
     /// Returns whether the value can be evicted without loss.
     fn is_evictable(&self, times: &Self::Times) -> bool;
+
+    /// Returns whether the value can be evicted if no other value can be evicted without loss. The default is never.
+    fn is_evictable_last(&self, _times: &Self::Times) -> bool {
+        false
+    }
+}
+
+/// Which cells a search evicts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Search {
+    /// All cells that can be evicted without loss.
+    Lossless,
+    /// A few cells that are evicted [last](RegistryEntry::is_evictable_last).
+    Last,
 }
 
 pub(crate) struct Registry<C> {
@@ -64,13 +78,14 @@ pub(crate) struct Registry<C> {
 
 struct Part<C> {
     cells: HashTable<Arc<C>>,
-    /// The time until which this shard is not searched, because the last search found almost no evictable cells.
-    full_until: Timestamp,
+    /// For each kind of search, the time until which this shard is not searched, because the last search found almost
+    /// no evictable cells.
+    full_until: [Timestamp; 2],
 }
 
 impl<C> Default for Part<C> {
     fn default() -> Self {
-        Self { cells: HashTable::default(), full_until: Timestamp::ZERO }
+        Self { cells: HashTable::default(), full_until: [Timestamp::ZERO; 2] }
     }
 }
 
@@ -129,17 +144,27 @@ impl<C: RegistryEntry> Registry<C> {
             return true;
         }
         let now = times.now();
+        for search in [Search::Lossless, Search::Last] {
+            if self.search(own, search, now, times) {
+                break;
+            }
+        }
+        try_take()
+    }
+
+    /// Searches for evictable cells, first in the shard `own`. Returns whether any was evicted.
+    fn search(&self, own: &mut Part<C>, search: Search, now: Timestamp, times: &C::Times) -> bool {
         let mut walked = 0;
-        let mut evicted = self.evict(own, now, times, &mut 0);
+        let mut evicted = self.evict(own, search, now, times, &mut 0);
         for _ in 0..PARTS {
             if evicted > 0 || walked > MAX_WALK {
                 break;
             }
             if let Some(mut part) = self.next_part() {
-                evicted = self.evict(&mut part, now, times, &mut walked);
+                evicted = self.evict(&mut part, search, now, times, &mut walked);
             }
         }
-        try_take()
+        evicted > 0
     }
 
     /// Returns the next shard to search; `None` if its lock is taken.
@@ -164,39 +189,65 @@ impl<C: RegistryEntry> Registry<C> {
         if !tenants.may_search(key, now) {
             return false;
         }
-        let mut walked = own.cells.len();
-        let mut evicted = self.evict_of_tenant(own, key, times);
-        for _ in 0..PARTS {
-            if walked > MAX_WALK_FOR_TENANT {
-                break;
+        let has_room = |search| {
+            let mut walked = own.cells.len();
+            let mut evicted = self.evict_of_tenant(own, key, search, times);
+            for _ in 0..PARTS {
+                if walked > MAX_WALK_FOR_TENANT {
+                    break;
+                }
+                if let Some(mut part) = self.next_part() {
+                    walked += part.cells.len();
+                    evicted += self.evict_of_tenant(&mut part, key, search, times);
+                }
             }
-            if let Some(mut part) = self.next_part() {
-                walked += part.cells.len();
-                evicted += self.evict_of_tenant(&mut part, key, times);
+            if is_fruitless(evicted, walked) {
+                tenants.searched_in_vain(key, now);
             }
-        }
-        if is_fruitless(evicted, walked) {
-            tenants.searched_in_vain(key, now);
-        }
-        tenants.try_take(key)
+            tenants.try_take(key)
+        };
+        [Search::Lossless, Search::Last].into_iter().any(has_room)
     }
 
-    /// Evicts the tenant's cells in this shard that are idle, have no history, and have no handle. Returns the number
-    /// evicted.
-    fn evict_of_tenant(&self, part: &mut Part<C>, key: &str, times: &C::Times) -> usize {
+    /// Evicts the tenant's cells in this shard that this kind of search evicts and that have no handle. Returns the
+    /// number evicted.
+    fn evict_of_tenant(&self, part: &mut Part<C>, key: &str, search: Search, times: &C::Times) -> usize {
+        let is_of_tenant = |cell: &C| tenants::of(cell.key()) == tenants::of(key);
+        self.remove(part, search, times, is_of_tenant)
+    }
+
+    /// Removes the cells in this shard that satisfy `is_wanted`, that this kind of search evicts, and that have no
+    /// handle. Returns the number removed.
+    fn remove(
+        &self,
+        part: &mut Part<C>,
+        search: Search,
+        times: &C::Times,
+        is_wanted: impl Fn(&C) -> bool,
+    ) -> usize {
         let before = part.cells.len();
+        let mut left = match search {
+            Search::Lossless => usize::MAX,
+            // Enough that not every new key costs a search.
+            Search::Last => before.div_ceil(MIN_FOUND_ONE_IN),
+        };
         part.cells.retain(|cell| {
-            let goes = tenants::of(cell.key()) == tenants::of(key)
+            let goes = left > 0
+                && is_wanted(cell)
                 && Arc::strong_count(cell) == 1
-                && cell.is_evictable(times);
+                && match search {
+                    Search::Lossless => cell.is_evictable(times),
+                    Search::Last => cell.is_evictable_last(times),
+                };
             if goes {
+                left -= 1;
                 self.release(cell.key());
             }
             !goes
         });
-        let evicted = before - part.cells.len();
-        self.count.fetch_sub(evicted, Ordering::Relaxed);
-        evicted
+        let removed = before - part.cells.len();
+        self.count.fetch_sub(removed, Ordering::Relaxed);
+        removed
     }
 
     /// Releases the tenant's slot for a cell that was evicted or not created.
@@ -211,25 +262,24 @@ impl<C: RegistryEntry> Registry<C> {
         self.tenants.as_ref().is_some_and(|tenants| !tenants.has_room(key))
     }
 
-    /// Evicts this shard's cells that are idle, have no history, and have no handle. Returns the number evicted.
-    fn evict(&self, part: &mut Part<C>, now: Timestamp, times: &C::Times, walked: &mut usize) -> usize {
-        if now < part.full_until {
+    /// Evicts this shard's cells that this kind of search evicts and that have no handle. Returns the number evicted.
+    fn evict(
+        &self,
+        part: &mut Part<C>,
+        search: Search,
+        now: Timestamp,
+        times: &C::Times,
+        walked: &mut usize,
+    ) -> usize {
+        if now < part.full_until[search as usize] {
             return 0;
         }
         let before = part.cells.len();
         *walked += before;
-        part.cells.retain(|cell| {
-            let stays = Arc::strong_count(cell) > 1 || !cell.is_evictable(times);
-            if !stays {
-                self.release(cell.key());
-            }
-            stays
-        });
-        let evicted = before - part.cells.len();
+        let evicted = self.remove(part, search, times, |_| true);
         if is_fruitless(evicted, before) {
-            part.full_until = now + SEARCH_PAUSE;
+            part.full_until[search as usize] = now + SEARCH_PAUSE;
         }
-        self.count.fetch_sub(evicted, Ordering::Relaxed);
         evicted
     }
 
@@ -320,6 +370,30 @@ mod tests {
 
         fn is_evictable(&self, _times: &AnyClock) -> bool {
             self.0.ends_with("idle")
+        }
+
+        fn is_evictable_last(&self, _times: &AnyClock) -> bool {
+            self.0.ends_with("failing")
+        }
+    }
+
+    #[test]
+    fn circuits_with_a_run_of_failures_are_evicted_last() {
+        let clock = AnyClock::Custom(Arc::new(ManualClock::new()));
+        for of_tenant in [None, Some(TenantLimit { circuits: 200, bytes: usize::MAX })] {
+            let registry = Registry::new(of_tenant.map_or(200, |_| 1_000), of_tenant, false);
+            let add = |key: &str| registry.find_or_add(key, || Idle(key.to_owned()), &clock).is_some();
+            let failing =
+                || (0..100).filter(|n| registry.find(&format!("acme {n} failing")).is_some()).count();
+            for n in 0..100 {
+                assert!(add(&format!("acme {n} failing")) && add(&format!("acme {n} idle")));
+            }
+            for n in 0..100 {
+                assert!(add(&format!("acme new {n}")));
+            }
+            assert_eq!(failing(), 100, "the idle ones made room");
+            assert!(add("acme one more"), "with nothing else left, a few of them go");
+            assert!((1..100).contains(&failing()), "{}", failing());
         }
     }
 

@@ -8,6 +8,7 @@ use core::time::Duration;
 use crate::outcome::{Outcome, OutcomeKind};
 use crate::policy::Policy;
 use crate::record::{LatestOutcomes, Record};
+pub use crate::run::RunDelta;
 use crate::token::Epoch;
 pub use crate::window::BucketDelta;
 use crate::window::Totals;
@@ -26,9 +27,10 @@ pub struct Delta {
     pub buckets: Vec<BucketDelta>,
     /// The age of the latest success; `None` if there was none.
     pub last_success: Option<Duration>,
-    /// The age of the first failure after the latest success; `None` if there is none.
-    pub run_began: Option<Duration>,
-    /// How long the store must keep the counts.
+    /// The failures after the latest success; `None` if there are none. They need not be in any bucket, because a run
+    /// outlives the window.
+    pub run: Option<RunDelta>,
+    /// How long the store must keep the counts. It keeps a run of failures [for longer](crate::FailureRun::KEPT_FOR).
     pub keep_for: Duration,
 }
 
@@ -44,7 +46,6 @@ impl Delta {
             failures: u64::from(is(OutcomeKind::Failure)),
             slow: u64::from(outcome.is_slow(policy)),
             latency_sum: outcome.latency,
-            run: u64::from(is(OutcomeKind::Failure)),
         };
         Self {
             key,
@@ -52,7 +53,7 @@ impl Delta {
             window: policy.window(),
             buckets: if is(OutcomeKind::Ignored) { Vec::new() } else { vec![bucket] },
             last_success: is(OutcomeKind::Success).then_some(now),
-            run_began: is(OutcomeKind::Failure).then_some(now),
+            run: is(OutcomeKind::Failure).then_some(RunDelta { count: 1, began: now, last: now }),
             keep_for: policy.window(),
         }
     }

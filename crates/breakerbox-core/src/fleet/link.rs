@@ -14,6 +14,7 @@ use crate::outcome::{OpenedBy, Outcome, OutcomeKind};
 use crate::permit::Refusal;
 use crate::policy::Policy;
 use crate::record::{Lease, Record};
+use crate::run::FailureRun;
 use crate::time::Timestamp;
 use crate::token::{Epoch, Nonce, Version};
 use crate::window::{Totals, Window};
@@ -33,14 +34,17 @@ pub(super) struct Link {
     pub(super) forgotten: Option<Epoch>,
     /// Outcomes that have not been reported to the store yet.
     unreported: Window,
+    /// The latest success that has not been reported, which may be older than the window.
     last_success: Option<Timestamp>,
-    /// The time of the first failure after the latest success, among the unreported outcomes.
-    run_began: Option<Timestamp>,
     /// The outcomes in a report that awaits the store's response.
     telling: Option<Totals>,
-    /// The whole fleet's counts in the store's latest response.
+    /// The whole fleet's counts in the store's latest response. Its run of failures is zero once this process has
+    /// reported a success.
     fleet: Totals,
     fleet_at: Timestamp,
+    /// Whether the store has responded to a report in this epoch. Until then its run of failures is unknown: it may
+    /// be left from before a restart.
+    is_run_known: bool,
     /// Whether the circuit's key is under suspicion, and when reports were last requested.
     pub(super) suspicion: Suspicion,
     /// Set while the known counts meet a trip rule. Calls are refused until the other processes have had time to
@@ -91,10 +95,10 @@ impl Link {
             forgotten: None,
             unreported: Window::new(policy),
             last_success: None,
-            run_began: None,
             telling: None,
             fleet: Totals::default(),
             fleet_at: Timestamp::ZERO,
+            is_run_known: false,
             suspicion: Suspicion::default(),
             pending_trip: None,
             latency: Duration::ZERO,
@@ -133,8 +137,8 @@ impl Link {
 
     pub(super) fn count(&mut self, outcome: &Outcome, policy: &Policy, now: Timestamp) {
         match outcome.kind {
-            OutcomeKind::Success => self.note_success(now),
-            OutcomeKind::Failure => _ = self.run_began.get_or_insert(now),
+            OutcomeKind::Success => self.last_success = Some(now),
+            OutcomeKind::Failure => {}
             OutcomeKind::Ignored => return,
         }
         if self.pending_trip.is_none() {
@@ -154,14 +158,9 @@ impl Link {
         policy: &Policy,
         now: Timestamp,
     ) {
-        self.note_success(now.back_by(Duration::from_micros(1)));
+        self.last_success = Some(now.back_by(Duration::from_micros(1)));
         self.unreported.fit(policy, now);
         self.unreported.record_successes(successes, latency_sum, now);
-    }
-
-    fn note_success(&mut self, now: Timestamp) {
-        self.last_success = Some(now);
-        self.run_began = None;
     }
 
     pub(super) fn clock_moved(&mut self, before: Timestamp, after: Timestamp) {
@@ -170,25 +169,51 @@ impl Link {
         if let Some(pending_trip) = &mut self.pending_trip {
             pending_trip.clock_moved(before, after);
         }
-        let times = [&mut self.last_success, &mut self.run_began];
-        times
-            .into_iter()
-            .flatten()
-            .chain([&mut self.fleet_at, &mut self.seen_at, &mut self.epoch_seen_at])
-            .for_each(|time| *time = time.moved(before, after));
+        let known = [&mut self.fleet_at, &mut self.seen_at, &mut self.epoch_seen_at];
+        self.last_success.iter_mut().chain(known).for_each(|time| *time = time.moved(before, after));
     }
 
     /// Returns all counts that this process knows, which are the fleet's counts plus this process's unreported ones.
     pub(super) fn totals(&self, policy: &Policy, now: Timestamp) -> Totals {
-        // The store's totals would no longer contain counts older than a window.
-        let is_fresh = now.since(self.fleet_at) < policy.window();
-        let fleet = if is_fresh { self.fleet } else { Totals::default() };
-        fleet.then(&self.telling.unwrap_or_default()).then(&self.unreported.totals(now))
+        let age = now.since(self.fleet_at);
+        // The store's totals would no longer contain counts older than a window, except the run of failures.
+        let mut fleet = if age < policy.window() { self.fleet } else { Totals::default() };
+        fleet.failure_run = if age < FailureRun::KEPT_FOR { self.fleet.failure_run } else { 0 };
+        let mut reported = fleet.then(&self.telling.unwrap_or_default());
+        if self.last_success.is_some() {
+            // It ended the run, even if it is older than the window.
+            reported.failure_run = 0;
+        }
+        reported.then(&self.unreported.totals(now))
     }
 
     /// Whether this state must be kept, because it has counts that the store does not have, or a pending trip.
     pub(super) fn has_unreported(&self, now: Timestamp) -> bool {
-        self.pending_trip.is_some() || self.unreported.totals(now).calls() > 0
+        self.pending_trip.is_some() || self.has_counts(now) || self.ends_run()
+    }
+
+    /// Whether there are unreported outcomes in the window, or an unreported run of failures.
+    fn has_counts(&self, now: Timestamp) -> bool {
+        let unreported = self.unreported.totals(now);
+        unreported.calls() > 0 || unreported.failure_run > 0
+    }
+
+    /// Whether the store has a run of failures, as far as this process knows. After a restart, an exclusive store may
+    /// have one that this process does not know yet.
+    fn may_have_run(&self) -> bool {
+        self.fleet.failure_run > 0
+            || self.telling.is_some_and(|telling| telling.failure_run > 0)
+            || self.is_exclusive && !self.is_run_known
+    }
+
+    /// Whether an unreported success ends the store's run of failures.
+    fn ends_run(&self) -> bool {
+        self.last_success.is_some() && self.may_have_run()
+    }
+
+    /// Whether the next success must be counted at once, because it ends the store's run of failures.
+    pub(super) fn awaits_success(&self) -> bool {
+        self.last_success.is_none() && self.may_have_run()
     }
 
     /// Whether a report awaits the store's response.
@@ -198,7 +223,14 @@ impl Link {
 
     /// Makes a report of all unreported counts due at once.
     pub(super) fn request_report(&mut self, now: Timestamp) {
-        self.suspicion.is_report_wanted |= self.unreported.totals(now).calls() > 0;
+        self.suspicion.is_report_wanted |= self.has_counts(now) || self.ends_run();
+    }
+
+    /// Makes a report due at once, as another process requested. Even a success that is older than the window must be
+    /// reported, because it may be later than the failures that the other process knows.
+    pub(super) fn handle_report_call(&mut self, policy: &Policy, now: Timestamp) {
+        self.suspicion.handle_report_call(policy, now);
+        self.suspicion.is_report_wanted |= self.has_counts(now) || self.last_success.is_some();
     }
 
     /// Returns when this process must report. `own` contains all of this process's outcomes. No report is due while a
@@ -219,16 +251,23 @@ impl Link {
     }
 
     fn due_by_counts(&self, unreported: &Totals, policy: &Policy, own: &Totals, now: Timestamp) -> Due {
-        if unreported.calls() == 0 {
-            Due::Never
-        } else if self.suspicion.is_report_wanted || self.consistency == Consistency::Strict {
-            Due::Now
-        } else if self.suspicion.holds(now) {
-            if unreported.bad() > 0 { Due::Soon } else { Due::Later }
-        } else {
-            let all = self.totals(policy, now);
-            let known = Known { unreported, all: &all, own, run_began: self.run_began };
-            reporting::due(policy, &known, now)
+        if self.suspicion.is_report_wanted {
+            return Due::Now;
+        }
+        let has_counts = unreported.calls() > 0 || unreported.failure_run > 0;
+        if has_counts && self.consistency == Consistency::Strict {
+            return Due::Now;
+        }
+        if has_counts && self.suspicion.holds(now) {
+            return if unreported.bad() > 0 { Due::Soon } else { Due::Later };
+        }
+        let all = self.totals(policy, now);
+        let run = self.unreported.run(now);
+        let run_began = (!run.is_empty()).then_some(run.began);
+        let known = Known { unreported, all: &all, own, run_began };
+        match reporting::due(policy, &known, now) {
+            Due::Never if self.ends_run() => Due::Later,
+            due => due,
         }
     }
 
@@ -251,13 +290,17 @@ impl Link {
         }
         self.telling = Some(unreported);
         self.reported_retry_after = self.reported_retry_after.max(self.retry_after.take());
+        if self.last_success.is_some() {
+            self.fleet.failure_run = 0;
+        }
+        let run = self.unreported.run(now).delta(now);
         Some(Delta {
             key: Arc::clone(key),
             epoch,
             window: policy.window(),
             buckets: self.unreported.drain(now),
             last_success: self.last_success.take().map(|at| now.since(at)),
-            run_began: self.run_began.take().map(|at| now.since(at)),
+            run,
             keep_for: policy.window(),
         })
     }
@@ -275,6 +318,7 @@ impl Link {
         if let Some(fleet) = fleet {
             self.fleet = fleet;
             self.fleet_at = now;
+            self.is_run_known = true;
         }
     }
 
@@ -307,10 +351,10 @@ impl Link {
     pub(super) fn begin_epoch(&mut self) {
         self.unreported.clear();
         self.last_success = None;
-        self.run_began = None;
         // The response that is still awaited will state that these counts are late.
         self.telling = self.telling.map(|_| Totals::default());
         self.fleet = Totals::default();
+        self.is_run_known = false;
         self.suspicion = Suspicion::default();
         self.pending_trip = None;
         self.latency = Duration::ZERO;

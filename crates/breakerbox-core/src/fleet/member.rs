@@ -75,6 +75,13 @@ impl Member {
     /// Whether this circuit can be dropped without losing counts or state.
     #[must_use]
     pub fn is_forgettable(&self, policy: &Policy, now: Timestamp) -> bool {
+        self.is_forgettable_but_for_run(policy, now) && self.circuit.totals(now).failure_run == 0
+    }
+
+    /// Whether this circuit can be dropped without losing counts or state, except a run of failures that is older than
+    /// the window.
+    #[must_use]
+    pub fn is_forgettable_but_for_run(&self, policy: &Policy, now: Timestamp) -> bool {
         self.circuit.is_forgettable(policy, now)
             && self.circuit.totals(now).calls() == 0
             && self.link.as_ref().is_none_or(|link| {
@@ -107,8 +114,7 @@ impl Member {
     pub fn handle_report_call(&mut self, policy: &Policy, now: Timestamp) {
         let Some(link) = self.link.as_mut().filter(|link| !link.alone) else { return };
         if link.consistency == Consistency::LocalFirst && link.seen.is_some() {
-            link.suspicion.handle_report_call(policy, now);
-            link.request_report(now);
+            link.handle_report_call(policy, now);
         }
     }
 
@@ -170,6 +176,7 @@ impl Member {
                     // Under suspicion every outcome is reported; successes that a caller counts by itself would be
                     // missing.
                     && !link.suspicion.holds(now)
+                    && !link.awaits_success()
                     && self.circuit.allows_fast_path(policy, now)
                     && !TripRule::successes_could_break(policy, &link.totals(policy, now))
             }

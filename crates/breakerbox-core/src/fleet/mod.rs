@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | [`Member`] | one process's circuit: not shared, or one of many with the same record in a store |
 //! | [`Delta`], [`Merged`] | a process's report to the store, and the response |
-//! | [`SharedWindow`] | the counts of all processes |
+//! | [`SharedWindow`] | the counts of all processes, and their run of failures |
 //! | `LocalCircuit` | a circuit over this process's own outcomes, for failures that only this process has |
 //! | `reporting` | when a process reports, when all are called to report, and how long a trip waits for the reports |
 //! | [`Proposal`] | a record to swap in: a trip, a lease, a probe's result |
@@ -30,7 +30,7 @@ mod sync;
 mod tickets;
 mod window;
 
-pub use self::delta::{BucketDelta, Delta, Merged};
+pub use self::delta::{BucketDelta, Delta, Merged, RunDelta};
 pub use self::member::Member;
 pub use self::ramp::{RampReply, RampRequest, RampState, RampStep, RampView, ReleasedSlot, SharedRamp};
 pub use self::ramping::{RampDemand, RampUpdate};

@@ -8,19 +8,21 @@
 //! | its unreported outcomes are at the limit of a rate or a mean, regardless of `min_calls` | a rate over the sum of parts reaches a limit only if it does in one part (the mediant inequality); the parts are the reported outcomes, and each process's unreported ones |
 //! | it has a failure, and the policy has the rule `failures` | the rule needs a plain sum over all processes |
 //! | it has two failures in a row, or one that no success followed within a second, and the policy has the rule `consecutive_failures` | the fleet's run of consecutive failures consists of each process's latest outcomes |
+//! | it has a success, and knows that the store has a run of failures | the success ends the run; otherwise the run would be kept for a week |
 //! | its own outcomes, reported or not, meet a rule | its own part is evaluated like an unshared circuit |
 //! | the key is under suspicion, or another process called for reports | |
 //!
 //! A key is **under suspicion** if its reported outcomes are at the limit of a rate or a mean, or contain at least
 //! half of the run that `consecutive_failures` needs (two or more). A process that learns this from the store calls
-//! for reports. Every process that receives the call reports all its counts, and continues to report every outcome
-//! until the store's totals no longer require it, or a window has passed. A simpler rule would suspect a key as soon
+//! for reports. Every process that receives the call reports all its counts and its latest success, however old, and
+//! continues to report every outcome until the store's totals no longer require it, or a window has passed. A simpler rule would suspect a key as soon
 //! as any failure was reported within the window. If one call in a hundred fails at random, that would be a third of
 //! all keys at any time; the present condition is enough for every rule (see the property test), and costs nothing in
 //! that case.
 //!
 //! **Not covered**: the reported totals also reach a limit when their successes become older than the window. This is
-//! detected at the next report for the key, by any process.
+//! detected at the next report for the key, by any process. And a success does not end a run of failures if its process
+//! did not know of the run, and ended before another process called for reports.
 //!
 //! This module only decides. Its caller combines reports that are due at about the same time into one request.
 
@@ -90,7 +92,7 @@ pub(super) struct Known<'k> {
 /// Returns when a process must report the counts for a key that is not under suspicion.
 pub(super) fn due(policy: &Policy, known: &Known<'_>, now: Timestamp) -> Due {
     let Known { unreported, all, own, run_began } = known;
-    if unreported.calls() == 0 {
+    if unreported.calls() == 0 && unreported.failure_run == 0 {
         return Due::Never;
     }
     let is_sum = policy.failures().is_some() && unreported.failures > 0;

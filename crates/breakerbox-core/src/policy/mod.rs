@@ -180,7 +180,7 @@ impl Policy {
         self.failures
     }
 
-    /// The number of failures in a row at which the circuit trips. `None` is off; the default is 5.
+    /// The number of failures in a row, however far apart, at which the circuit trips. `None` is off; the default is 5.
     #[must_use]
     pub const fn consecutive_failures(&self) -> Option<u64> {
         self.consecutive_failures

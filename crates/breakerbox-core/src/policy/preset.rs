@@ -20,7 +20,7 @@ pub enum Preset {
     Reminders,
     /// Reproduces per-endpoint breakers in Redis, which trip on the number of failures.
     RedisLua,
-    /// Reproduces Stoplight, which trips on consecutive failures.
+    /// Reproduces Stoplight, which trips on consecutive failures, however far apart.
     Stoplight,
 }
 
@@ -78,7 +78,6 @@ impl Preset {
             }
             Self::Stoplight => {
                 policy.consecutive_failures = Some(3);
-                policy.window = Duration::from_secs(60 * 60);
                 policy.cool_off.first = Duration::from_secs(60);
             }
         }

@@ -393,26 +393,28 @@ fn a_policy_change_keeps_state_and_counts_and_applies_from_the_next_outcome() {
 
 #[test]
 fn a_policy_change_of_the_window_keeps_the_counts() {
-    let mut rig = Rig::new(simple());
+    // The run of failures does not depend on the window.
+    let counting = || simple().consecutive_failures(None).failures(3);
+    let mut rig = Rig::new(counting());
     rig.fail(1);
     rig.now = at(50_000);
-    rig.policy = simple().window(secs(3_600)).build().unwrap();
+    rig.policy = counting().window(secs(3_600)).build().unwrap();
     rig.fail(1);
     rig.now = at(3_000_000);
     rig.fail(1);
     assert_eq!(rig.status(), Status::Open, "a minute would have forgotten the first two");
 
-    let mut rig = Rig::new(simple());
+    let mut rig = Rig::new(counting());
     rig.fail(2);
     rig.now = at(61_000);
-    rig.policy = simple().window(secs(3_600)).build().unwrap();
+    rig.policy = counting().window(secs(3_600)).build().unwrap();
     rig.fail(1);
     assert_eq!(rig.circuit.totals(rig.now).failures, 1, "what the old window had lost stays lost");
 
-    let mut rig = Rig::new(simple());
+    let mut rig = Rig::new(counting());
     rig.fail(2);
     rig.now = at(7_000);
-    rig.policy = simple().window(secs(5)).build().unwrap();
+    rig.policy = counting().window(secs(5)).build().unwrap();
     rig.fail(1);
     assert_eq!(rig.circuit.totals(rig.now).failures, 1, "too old for the new window");
 }

@@ -33,7 +33,7 @@ impl ModelStore {
             self.window.add(delta, now);
         }
         let totals = self.window.totals(delta.window, now);
-        Merged::new(late, totals, self.window.latest_outcomes(), self.record.clone())
+        Merged::new(late, totals, self.window.latest_outcomes(now), self.record.clone())
     }
 
     pub(crate) fn ramp(&mut self, request: &RampRequest, now: Timestamp) -> RampReply {

@@ -25,5 +25,6 @@ mod presets;
 mod properties;
 mod ramping;
 mod rig;
+mod runs;
 mod sampling;
 mod throttle;

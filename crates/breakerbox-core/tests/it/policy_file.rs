@@ -74,7 +74,7 @@ fn json_has_the_same_names() {
     let json = r#"{"preset": "stoplight", "consecutive_failures": 4, "cool_off": "90s", "ramp_cap": "off"}"#;
     let policy = serde_json::from_str::<PolicyBuilder>(json).unwrap().build().unwrap();
     assert_eq!((policy.consecutive_failures(), policy.ramp_cap()), (Some(4), None));
-    assert_eq!((policy.cool_off(), policy.window()), (secs(90), secs(3_600)));
+    assert_eq!((policy.cool_off(), policy.cool_off_factor()), (secs(90), 1.0));
 }
 
 #[test]

@@ -27,17 +27,19 @@ impl Naive {
         let newest = now.as_micros() / self.width;
         let inside = |at: u64| at / self.width + 10 > newest;
         let mut totals = Totals::default();
-        for (_, outcome) in self.outcomes.iter().filter(|(at, _)| inside(*at)) {
+        for (at, outcome) in &self.outcomes {
+            // The run of failures is not part of the window.
             match outcome.kind {
-                OutcomeKind::Success => {
-                    totals.successes += 1;
-                    totals.failure_run = 0;
-                }
-                OutcomeKind::Failure => {
-                    totals.failures += 1;
-                    totals.failure_run += 1;
-                }
+                OutcomeKind::Success => totals.failure_run = 0,
+                OutcomeKind::Failure => totals.failure_run += 1,
                 OutcomeKind::Ignored => continue,
+            }
+            if !inside(*at) {
+                continue;
+            }
+            match outcome.kind {
+                OutcomeKind::Success => totals.successes += 1,
+                _ => totals.failures += 1,
             }
             totals.slow += u64::from(outcome.latency >= slow_call);
             totals.latency_sum += outcome.latency;

@@ -193,7 +193,7 @@ fn what_must_not_count_leaves_no_trace() {
 }
 
 #[test]
-fn a_low_traffic_zombie_is_disabled_too() {
+fn a_rarely_sampled_zombie_is_disabled_too() {
     let mut rig = sampled(Policy::builder().preset(Preset::Convoy).min_calls(1).disable_after(3));
     rig.sample(0, 1);
     for _ in 0..2 {

@@ -42,6 +42,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use breakerbox::Breakerbox;
 use breakerbox::throttle::Throttle;
 use breakerbox_core::Timestamp;
 use breakerbox_egress::host::Pauses;
@@ -51,7 +52,7 @@ use breakerbox_model::objects::ApiKeyText;
 use breakerbox_storage::Queue;
 use breakerbox_storage::clock::Clocks;
 use breakerbox_storage::records::{ApiKeys, PageOf};
-use breakerbox_storage_sqlite::{Database, FreeSpace, SqliteRecords};
+use breakerbox_storage_sqlite::{Database, FreeSpace, SqliteCircuits, SqliteRecords};
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -74,6 +75,9 @@ use crate::telemetry::Metrics;
 /// The minimum time for the last API requests to finish at shutdown. Deliveries have the grace period instead.
 const API_GRACE: Duration = Duration::from_secs(5);
 
+/// The maximum time to write the circuits' runs of failures when the gateway stops.
+const RUNS_GRACE: Duration = Duration::from_secs(5);
+
 /// A function that shows the admin key of a first start to the operator, before the key is stored.
 type ShowKey = Box<dyn FnOnce(&ApiKeyText) -> io::Result<Show> + Send>;
 
@@ -84,6 +88,8 @@ pub struct Gateway {
     has_keys: bool,
     dispatch: Arc<Dispatch>,
     permits: Arc<Permits>,
+    breakers: Breakerbox,
+    circuits: Arc<SqliteCircuits>,
     database: Database,
     grace: Duration,
     health: Arc<health::Report>,
@@ -333,8 +339,8 @@ impl Gateway {
             directory,
             submitter: Arc::new(Arc::clone(&dispatch)),
             waits: Arc::clone(&dispatch) as Arc<dyn LaneWaits>,
-            circuits: breakers,
-            circuit_store: circuits,
+            circuits: breakers.clone(),
+            circuit_store: circuits.clone(),
             permits: Arc::clone(&permits),
             tests: Arc::new(test_send::Tests(Arc::clone(&dispatch))),
             notification_tests: Arc::new(notifications::Tests(notifier)),
@@ -354,6 +360,8 @@ impl Gateway {
             has_keys,
             dispatch,
             permits,
+            breakers,
+            circuits,
             database,
             grace,
             health,
@@ -394,8 +402,24 @@ impl Gateway {
         }
         self.tasks.iter().for_each(JoinHandle::abort);
         self.permits.release_all();
+        write_runs(&self.breakers, &self.circuits).await;
         self.database.close().await;
         all_ended
+    }
+}
+
+/// Writes the runs of failures that are not on disk yet, so that they survive the restart.
+async fn write_runs(breakers: &Breakerbox, circuits: &SqliteCircuits) {
+    let write = async {
+        if let Err(error) = breakers.flush().await {
+            warn!(%error, "some outcomes were not counted before the end");
+        }
+        circuits.write_rest().await
+    };
+    match timeout(RUNS_GRACE, write).await {
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) => warn!(%error, "can't write the circuits' latest failures"),
+        Err(_) => warn!("the circuits' latest failures were not written in time"),
     }
 }
 

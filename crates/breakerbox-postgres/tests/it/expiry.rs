@@ -26,6 +26,11 @@ async fn has_passed(held: &StoreWithServer, by: Duration) {
     until("time passes", async || held.read(&[]).await.unwrap().now > end).await;
 }
 
+/// Returns a delta with failures that make no run, because a run is kept for a week.
+fn without_run(key: &Arc<str>, count: u64) -> Delta {
+    Delta { run: None, ..failures(key, count) }
+}
+
 /// Returns a store in whose schema no cleanup runs.
 async fn never_cleaned(schema: &str) -> StoreWithServer {
     let rarely = |builder: Builder| builder.schema(schema).clean_every(Duration::from_secs(3_600));
@@ -70,7 +75,7 @@ async fn counts_expire_unless_their_record_stays() {
     let held = never_cleaned("expired_counts").await;
     let (alone, with_record) = (unique("alone"), unique("with record"));
     put(&held, &with_record, None, record(5, 1)).await;
-    let brief = |key: &Arc<str>, count| Delta { keep_for: SOON, ..failures(key, count) };
+    let brief = |key: &Arc<str>, count| Delta { keep_for: SOON, ..without_run(key, count) };
     let both = |count| [brief(&alone, count), Delta { epoch: Epoch(5), ..brief(&with_record, count) }];
     held.merge(&both(3)).await.unwrap();
     has_passed(&held, SOON).await;
@@ -95,7 +100,7 @@ async fn a_merge_prolongs_a_record() {
         let key = unique("prolonged");
         put_for(&held, &key, keep_for, closed(5, 1)).await;
         let merged = held
-            .merge(&[Delta { epoch: Epoch(5), ..failures(&key, 1) }])
+            .merge(&[Delta { epoch: Epoch(5), ..without_run(&key, 1) }])
             .await
             .unwrap()
             .all()
@@ -124,7 +129,7 @@ async fn rows_that_have_expired_are_cleared_and_no_others() {
     let held =
         on_shared_with(|builder| builder.schema("cleared").clean_every(Duration::from_millis(1))).await;
     let deltas = |keep_for: Duration, name: &str| -> Vec<Delta> {
-        (0..700).map(|_| Delta { keep_for, ..failures(&unique(name), 1) }).collect()
+        (0..700).map(|_| Delta { keep_for, ..without_run(&unique(name), 1) }).collect()
     };
     held.merge(&deltas(SOON, "a")).await.unwrap();
     held.merge(&deltas(Duration::from_secs(600), "b")).await.unwrap();
@@ -141,12 +146,29 @@ async fn rows_that_have_expired_are_cleared_and_no_others() {
     // If a record stays, its counts stay too.
     let kept = unique("kept");
     put(&held, &kept, None, record(5, 1)).await;
-    held.merge(&[Delta { epoch: Epoch(5), keep_for: SOON, ..failures(&kept, 1) }]).await.unwrap();
+    held.merge(&[Delta { epoch: Epoch(5), keep_for: SOON, ..without_run(&kept, 1) }]).await.unwrap();
+    // A run of failures stays for a week, and so does the record of its epoch.
+    let (failing, was_failing) = (unique("failing"), unique("was-failing"));
+    put_for(&held, &failing, SOON, closed(5, 1)).await;
+    let run = |key: &Arc<str>| Delta { epoch: Epoch(5), keep_for: SOON, ..failures(key, 1) };
+    loop {
+        if !held.merge(&[run(&failing)]).await.unwrap().all().unwrap().value[0].late {
+            break;
+        }
+        // The machine is busy: the record had already expired.
+        put_for(&held, &failing, Duration::from_secs(1), closed(5, 1)).await;
+    }
+    // Once a success has ended it, it goes like any other.
+    let ended = Delta { last_success: Some(Duration::ZERO), ..without_run(&was_failing, 0) };
+    held.merge(&[Delta { epoch: Epoch(0), ..run(&was_failing) }]).await.unwrap();
+    held.merge(&[Delta { keep_for: SOON, ..ended }]).await.unwrap();
     let rows = "SELECT (SELECT count(*) FROM cleared.circuits), (SELECT count(*) FROM cleared.counts)";
-    until("they are cleared", async || held.server.query(rows).unwrap() == "21|701").await;
+    until("they are cleared", async || held.server.query(rows).unwrap() == "22|702").await;
+    let expires = "SELECT expires_at - run_last FROM cleared.counts WHERE run_count > 0";
+    assert_eq!(held.server.query(expires).unwrap(), "604800000000", "a week after the last failure");
     let sql =
         "SELECT string_agg(DISTINCT split_part(convert_from(key, 'UTF8'), ' ', 1), ',') FROM cleared.counts";
-    assert_eq!(held.server.query(sql).unwrap(), "b,kept");
+    assert_eq!(held.server.query(sql).unwrap(), "b,failing,kept");
     let offices = "SELECT string_agg(convert_from(name, 'UTF8'), ',' ORDER BY name) FROM cleared.leases";
     until("terms that have ended are", async || {
         held.server.query(offices).unwrap() == "breakerbox clean-up,led"

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use breakerbox::store::{BucketDelta, Delta, MemoryStore, Store, Swap};
+use breakerbox::store::{BucketDelta, Delta, MemoryStore, RunDelta, Store, Swap};
 use breakerbox::{Clock, Epoch, ManualClock, Timestamp};
 use proptest::prelude::{Just, Strategy, prop, prop_oneof};
 use proptest::test_runner::{Config, TestRunner};
@@ -37,14 +37,29 @@ fn duration() -> impl Strategy<Value = Duration> {
 }
 
 fn bucket() -> impl Strategy<Value = BucketDelta> {
-    let counts = (0_u64..5, 0_u64..5, 0_u64..5, 0_u64..5, prop_oneof![Just(0), Just(7), Just(1_000_000_007)]);
-    (duration(), counts).prop_map(|(age, (successes, failures, slow, run, nanos))| BucketDelta {
+    let counts = (0_u64..5, 0_u64..5, 0_u64..5, prop_oneof![Just(0), Just(7), Just(1_000_000_007)]);
+    (duration(), counts).prop_map(|(age, (successes, failures, slow, nanos))| BucketDelta {
         age,
         successes,
         failures,
         slow,
         latency_sum: Duration::from_nanos(nanos),
-        run,
+    })
+}
+
+/// Generates runs of failures. Some ages are around a week, when a run is forgotten.
+fn run() -> impl Strategy<Value = RunDelta> {
+    let week = 7 * 24 * 3_600_000_000;
+    let age = || {
+        prop_oneof![
+            4 => duration(),
+            1 => (week - 1_000_000_u64..week + 1_000_000).prop_map(Duration::from_micros),
+        ]
+    };
+    (0_u64..5, age(), age()).prop_map(|(count, one, other)| RunDelta {
+        count,
+        began: one.max(other),
+        last: one.min(other),
     })
 }
 
@@ -56,15 +71,15 @@ fn delta() -> impl Strategy<Value = Delta> {
         Just(Duration::from_micros(300_000_007)),
         Just(Duration::from_secs(1 << 40)),
     ];
-    let ages = (prop::option::of(duration()), prop::option::of(duration()));
+    let ages = (prop::option::of(duration()), prop::option::of(run()));
     (window, prop::collection::vec(bucket(), 0..4), ages).prop_map(
-        |(window, buckets, (last_success, run_began))| Delta {
+        |(window, buckets, (last_success, run))| Delta {
             key: "".into(),
             epoch: Epoch::default(),
             window,
             buckets,
             last_success,
-            run_began,
+            run,
             // Long enough that nothing expires here; for expiry, see `expiry`.
             keep_for: Duration::from_secs(3_600),
         },
@@ -169,13 +184,8 @@ async fn a_run_begins_with_its_first_failure_whatever_was_told_before() {
     let second = |n| Duration::from_secs(n);
     let report = |success: Option<u64>, run: Option<u64>| {
         let age = second(success.or(run).unwrap_or(0));
-        let bucket = BucketDelta {
-            age,
-            successes: success.map_or(0, |_| 1),
-            failures: 1,
-            run: 1,
-            ..BucketDelta::default()
-        };
+        let bucket =
+            BucketDelta { age, successes: success.map_or(0, |_| 1), failures: 1, ..BucketDelta::default() };
         Step::Merge(vec![(
             0,
             0,
@@ -185,7 +195,7 @@ async fn a_run_begins_with_its_first_failure_whatever_was_told_before() {
                 window: second(600),
                 buckets: vec![bucket],
                 last_success: success.map(second),
-                run_began: run.map(second),
+                run: run.map(|age| RunDelta { count: 1, began: second(age), last: second(age) }),
                 keep_for: second(3_600),
             },
         )])

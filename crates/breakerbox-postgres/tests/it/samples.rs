@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use breakerbox::store::{BucketDelta, Delta, Store, Swap, Swapped};
+use breakerbox::store::{BucketDelta, Delta, RunDelta, Store, Swap, Swapped};
 use breakerbox::{Attribution, Epoch, Mode, Record, State, Timestamp, Version};
 
 /// A deadline that is never reached.
@@ -59,14 +59,14 @@ pub(crate) async fn read(store: &impl Store, key: &Arc<str>) -> Option<Record> {
 
 /// Returns a delta with this many recent failures, for a circuit without a record.
 pub(crate) fn failures(key: &Arc<str>, count: u64) -> Delta {
-    let bucket = BucketDelta { failures: count, run: count, ..BucketDelta::default() };
+    let bucket = BucketDelta { failures: count, ..BucketDelta::default() };
     Delta {
         key: Arc::clone(key),
         epoch: Epoch::default(),
         window: Duration::from_secs(60),
         buckets: vec![bucket],
         last_success: None,
-        run_began: Some(Duration::ZERO),
+        run: Some(RunDelta { count, began: Duration::ZERO, last: Duration::ZERO }),
         keep_for: Duration::from_secs(60),
     }
 }

@@ -1,16 +1,19 @@
 -- merge: adds one process's counts to the shared windows. Counts from another epoch are late, and not added.
 --
 -- KEYS   for each delta: the record, the window
--- ARGV   for each delta: epoch, bucket width (us), time to live of the counts (ms), age of the latest success (us or ''),
---        age of the first failure after it (us or ''), number of buckets, and for each bucket, oldest first: its age (us),
---        successes, failures, slow calls, sum of latencies (us), failures after the latest success
--- answer the time (us), and for each delta: late ('1' or '0'), the counts of every bucket in the window, the latest
---        success (us or ''), the first of the consecutive failures after it (us or ''), the record ('' if there is none)
+-- ARGV   how long a run of failures is kept after its last failure (us); then for each delta: epoch, bucket width (us), time to
+--        live of the counts (ms), age of the latest success (us or ''), number of failures after it, ages of the first and the
+--        last of these (us), number of buckets, and for each bucket, oldest first: its age (us), successes, failures, slow
+--        calls, sum of latencies (us)
+-- answer the time (us), and for each delta: late ('1' or '0'), the counts of every bucket in the window, the number of
+--        failures in the run, the latest success (us or ''), the first failure after it (us or ''), the record ('' if there is
+--        none)
 --
--- A window is a hash. 'S' is the latest success, 'R' the first failure of the run of failures after it. Every field whose
--- name is a number is a bucket: its name is the bucket's start time, its value the five counts. Fields with other names are
--- from other versions. The arithmetic is that of the memory store's window; the caller adds up the buckets. One field per
--- bucket instead of one per count, and no sums here, take half the memory and a third of the server's time.
+-- A window is a hash. 'S' is the latest success. 'F' is the run of failures after it: their number, the first and the last. 'E'
+-- is the time (ms) at which the window expires once it has no run. Every field whose name is a number is a bucket: its name is
+-- the bucket's start time, its value the four counts, and a zero: earlier versions kept a part of the run there. Fields with
+-- other names are from other versions. The arithmetic is that of the memory store's window; the caller adds up the buckets. One
+-- field per bucket instead of one per count, and no sums here, take half the memory and a third of the server's time.
 --
 -- Numbers are doubles, exact up to 2^53. Times stay below that for 250 years. Counts are capped there.
 
@@ -34,14 +37,16 @@ local function sum(a, b)
   return math.min(tonumber(a) + tonumber(b), MOST)
 end
 
+local run_kept_for = tonumber(ARGV[1])
 local answer = { text(now) }
-local at = 1
+local at = 2
 for i = 1, #KEYS, 2 do
   local record, window = KEYS[i], KEYS[i + 1]
   local epoch, width, keep_for = ARGV[at], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
-  local success, run_began, count = ago(ARGV[at + 3]), ago(ARGV[at + 4]), tonumber(ARGV[at + 5])
-  local first = at + 6
-  at = first + 6 * count
+  local success, failed, count = ago(ARGV[at + 3]), tonumber(ARGV[at + 4]), tonumber(ARGV[at + 7])
+  local failed_first, failed_last = ago(ARGV[at + 5]), ago(ARGV[at + 6])
+  local first = at + 8
+  at = first + 5 * count
 
   local known = redis.call('HMGET', record, 'epoch', 'record')
   local late = (known[1] or '0') ~= epoch
@@ -49,14 +54,17 @@ for i = 1, #KEYS, 2 do
   local oldest = math.max(math.floor(now / width) - (BUCKETS - 1), 0) * width
 
   local fields = redis.call('HGETALL', window)
-  local last_success, run
+  local last_success, run, expires_without_run
   local buckets, touched, gone = {}, {}, {}
   for n = 1, #fields, 2 do
     local field, value = fields[n], fields[n + 1]
     if field == 'S' then
       last_success = tonumber(value)
-    elseif field == 'R' then
-      run = tonumber(value)
+    elseif field == 'F' then
+      local failures, began, last = string.match(value, '^(%d+) (%d+) (%d+)$')
+      run = failures and { count = tonumber(failures), began = tonumber(began), last = tonumber(last) }
+    elseif field == 'E' then
+      expires_without_run = tonumber(value)
     else
       local begins = tonumber(field)
       if begins and begins < oldest then
@@ -67,6 +75,15 @@ for i = 1, #KEYS, 2 do
     end
   end
 
+  -- A process with an earlier version may have added a success without ending the run.
+  local stored_run = run
+  local function is_over(run)
+    return now - run.last >= run_kept_for or last_success and run.began <= last_success
+  end
+  if run and is_over(run) then
+    run = nil
+  end
+
   if not late then
     local new = {}
     local function write(field, value)
@@ -74,36 +91,33 @@ for i = 1, #KEYS, 2 do
       new[#new + 1] = value
     end
 
-    local ends = success and (not last_success or success > last_success)
-    if ends then
+    if success and (not last_success or success > last_success) then
       last_success = success
       write('S', text(success))
       -- A success ends the run of failures, unless the whole run is later.
-      ends = run and run <= success
-      if ends then
+      if run and is_over(run) then
         run = nil
-        for field, value in pairs(buckets) do
-          buckets[field] = string.match(value, '^(.*) %d+$') .. ' 0'
-          touched[field] = true
-        end
       end
     end
-    local extends = run_began and (not last_success or run_began > last_success)
-    if extends and (not run or run_began < run) then
-      run = run_began
-      write('R', text(run))
-    elseif ends then
-      gone[#gone + 1] = 'R'
+    local more = failed > 0 and { count = failed, began = failed_first, last = failed_last }
+    if more and not is_over(more) then
+      if run then
+        more.count = sum(run.count, more.count)
+        more.began, more.last = math.min(run.began, more.began), math.max(run.last, more.last)
+      end
+      run = more
+      write('F', string.format('%.0f %.0f %.0f', run.count, run.began, run.last))
+    elseif stored_run and not run then
+      gone[#gone + 1] = 'F'
     end
-    for b = first, at - 1, 6 do
+    for b = first, at - 1, 5 do
       local moment = ago(ARGV[b])
       local begins = moment - moment % width
       if begins >= oldest then
         local field = text(begins)
-        local s, f, w, l, r = string.match(buckets[field] or '0 0 0 0 0', '(%d+) (%d+) (%d+) (%d+) (%d+)')
-        local more = extends and ARGV[b + 5] or 0
-        s, f, w = sum(s, ARGV[b + 1]), sum(f, ARGV[b + 2]), sum(w, ARGV[b + 3])
-        buckets[field] = string.format('%.0f %.0f %.0f %.0f %.0f', s, f, w, sum(l, ARGV[b + 4]), sum(r, more))
+        local s, f, w, l = string.match(buckets[field] or '0 0 0 0', '(%d+) (%d+) (%d+) (%d+)')
+        s, f, w, l = sum(s, ARGV[b + 1]), sum(f, ARGV[b + 2]), sum(w, ARGV[b + 3]), sum(l, ARGV[b + 4])
+        buckets[field] = string.format('%.0f %.0f %.0f %.0f 0', s, f, w, l)
         touched[field] = true
       end
     end
@@ -118,13 +132,20 @@ for i = 1, #KEYS, 2 do
     end
   end
 
-  -- A record that never expires keeps its window. Otherwise both are kept as long as there are calls.
+  -- A record that never expires keeps its window. Otherwise both are kept as long as there are calls, and as long as there is
+  -- a run of failures.
   local stays = known[1] and expires == -1
   if not stays and (known[1] or #fields > 0 or not late) then
-    local until_ms = text(math.max(now_ms + keep_for, expires))
-    redis.call('PEXPIREAT', window, until_ms)
+    local until_ms = math.max(now_ms + keep_for, expires_without_run or expires)
+    if run then
+      redis.call('HSET', window, 'E', text(until_ms))
+      until_ms = math.max(until_ms, math.ceil((run.last + run_kept_for) / 1000))
+    elseif expires_without_run then
+      redis.call('HDEL', window, 'E')
+    end
+    redis.call('PEXPIREAT', window, text(until_ms))
     if known[1] then
-      redis.call('PEXPIREAT', record, until_ms)
+      redis.call('PEXPIREAT', record, text(until_ms))
     end
   end
 
@@ -135,8 +156,9 @@ for i = 1, #KEYS, 2 do
   local n = #answer
   answer[n + 1] = late and '1' or '0'
   answer[n + 2] = table.concat(counts, ' ')
-  answer[n + 3] = last_success and text(last_success) or ''
-  answer[n + 4] = run and text(run) or ''
-  answer[n + 5] = known[2] or ''
+  answer[n + 3] = text(run and run.count or 0)
+  answer[n + 4] = last_success and text(last_success) or ''
+  answer[n + 5] = run and text(run.began) or ''
+  answer[n + 6] = known[2] or ''
 end
 return answer

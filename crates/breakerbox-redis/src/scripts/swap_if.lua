@@ -3,8 +3,8 @@
 --
 -- KEYS   the record, the window; the bucket's index of circuits, index by state, and expiries
 -- ARGV   the circuit's key, the expected version ('' if there must be no record), the new version, epoch, status and record,
---        the deadline (us), the record's time to live (ms; '' forever), the publish command, the channel, and the names of
---        all states
+--        the deadline (us), the record's time to live (ms; '' forever), how long a run of failures is kept after its last
+--        failure (us), the publish command, the channel, and the names of all states
 -- answer the time (us), 'won', 'lost' or 'too_late', the current record ('' if there is none, or if won),
 --        and some circuits in the bucket whose records may have expired
 --
@@ -14,7 +14,8 @@ local DUE_AT_ONCE = 16
 
 local record, window, circuits, states, expiries = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local key, expected, version, epoch, status, new = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
-local not_after, keep_for, publish, channel = tonumber(ARGV[7]), ARGV[8], ARGV[9], ARGV[10]
+local not_after, keep_for, run_kept_for = tonumber(ARGV[7]), ARGV[8], tonumber(ARGV[9])
+local publish, channel = ARGV[10], ARGV[11]
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
@@ -41,6 +42,13 @@ if keep_for == '' then
   redis.call('ZREM', expiries, key)
 else
   local until_ms = string.format('%.0f', now_ms + tonumber(keep_for))
+  -- A run of failures in the same epoch keeps both for longer; 'F' ends with the time of its last failure.
+  local last = string.match(redis.call('HGET', window, 'F') or '', '(%d+)$')
+  if last then
+    redis.call('HSET', window, 'E', until_ms)
+    local forgotten_ms = math.ceil((tonumber(last) + run_kept_for) / 1000)
+    until_ms = string.format('%.0f', math.max(tonumber(until_ms), forgotten_ms))
+  end
   redis.call('PEXPIREAT', record, until_ms)
   redis.call('PEXPIREAT', window, until_ms)
   redis.call('ZADD', expiries, until_ms, key)
@@ -48,7 +56,7 @@ end
 
 if not known[1] then
   -- An expired record may still be in the index, under any state.
-  for i = 11, #ARGV do
+  for i = 12, #ARGV do
     redis.call('ZREM', states, ARGV[i] .. ':' .. key)
   end
 elseif known[3] ~= status then

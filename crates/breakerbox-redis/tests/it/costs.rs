@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use breakerbox::Status;
-use breakerbox::store::{BucketDelta, Cursor, Delta, ListQuery, Store, Swapped};
+use breakerbox::store::{BucketDelta, Cursor, Delta, ListQuery, RunDelta, Store, Swapped};
 use breakerbox_testkit::servers::RedisServer;
 
 use crate::server::{delta, on_cluster, on_one, put, record, swap};
@@ -37,9 +37,10 @@ fn full_window(key: &str, failing: bool) -> Delta {
         failures: if failing { 321 } else { 0 },
         slow: if failing { 12 } else { 0 },
         latency_sum: Duration::from_millis(123_456),
-        run: if failing { 3 } else { 0 },
     };
-    Delta { buckets: (0..10).map(bucket).collect(), run_began: None, last_success: None, ..delta(key) }
+    let second = Duration::from_secs(1);
+    let run = failing.then_some(RunDelta { count: 30, began: 54 * second, last: second });
+    Delta { buckets: (0..10).map(bucket).collect(), run, last_success: None, ..delta(key) }
 }
 
 fn name(n: u64) -> String {

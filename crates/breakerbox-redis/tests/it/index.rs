@@ -123,7 +123,7 @@ async fn windows_and_records_expire_together_or_stay_together() {
         let keys: Vec<String> = held.server.query(&["KEYS", &format!("*:{kind}:e1")]).unwrap();
         held.server.query(&["PTTL", keys.first().map_or("none", String::as_str)]).unwrap()
     };
-    let of_epoch = |epoch| breakerbox::store::Delta { epoch, ..delta("e1") };
+    let of_epoch = |epoch| breakerbox::store::Delta { epoch, run: None, ..delta("e1") };
     held.store.merge(&[of_epoch(breakerbox::Epoch(0))]).await.unwrap();
     assert!((599_000..=600_000).contains(&ttl("window")), "{}", ttl("window"));
     put_briefly(&held.store, "e1", Duration::from_secs(60)).await;
@@ -141,6 +141,63 @@ async fn windows_and_records_expire_together_or_stay_together() {
     let brief = Swap { keep_for: Some(Duration::from_secs(60)), ..swap("e1", Some(2), closed(3)) };
     held.store.swap_if(&brief).await.unwrap();
     assert!((59_000..=60_000).contains(&ttl("record")) && (59_000..=60_000).contains(&ttl("window")));
+}
+
+#[tokio::test]
+async fn a_run_of_failures_keeps_the_window_and_the_record_for_a_week() {
+    let held = on_one().await;
+    let ttl = |kind: &str| -> Option<u64> {
+        let keys: Vec<String> = held.server.query(&["KEYS", &format!("*:{kind}:e1")]).unwrap();
+        let ttl: i64 = held.server.query(&["PTTL", keys.first().map_or("none", String::as_str)]).unwrap();
+        u64::try_from(ttl).ok().map(|ms| ms / 1_000)
+    };
+    let week = 7 * 24 * 3_600;
+    let is_about =
+        |seconds: u64, ttl: Option<u64>| ttl.is_some_and(|ttl| (seconds - 5..=seconds).contains(&ttl));
+    let of = |epoch, keep_for| breakerbox::store::Delta {
+        epoch,
+        keep_for: Duration::from_secs(keep_for),
+        last_success: None,
+        ..delta("e1")
+    };
+    let success =
+        |epoch| breakerbox::store::Delta { last_success: Some(Duration::ZERO), run: None, ..of(epoch, 60) };
+    let (none, first) = (breakerbox::Epoch(0), closed(1).epoch);
+    held.store.merge(&[of(none, 600)]).await.unwrap();
+    assert!(is_about(week, ttl("window")), "{:?}", ttl("window"));
+    held.store.merge(&[success(none)]).await.unwrap();
+    assert!(is_about(600, ttl("window")), "as long as without the run: {:?}", ttl("window"));
+    put_briefly(&held.store, "e1", Duration::from_secs(300)).await;
+    held.store.merge(&[of(first, 60)]).await.unwrap();
+    assert!(is_about(week, ttl("record")) && is_about(week, ttl("window")), "{:?}", ttl("record"));
+    let again = Swap { keep_for: Some(Duration::from_secs(200)), ..swap("e1", Some(1), closed(2)) };
+    held.store.swap_if(&again).await.unwrap();
+    assert!(is_about(week, ttl("record")) && is_about(week, ttl("window")), "a swap in the epoch keeps it");
+    held.store.merge(&[success(first)]).await.unwrap();
+    assert!(is_about(200, ttl("record")) && is_about(200, ttl("window")), "{:?}", ttl("record"));
+}
+
+/// Earlier versions kept a part of the run in each bucket, and its first failure in another field.
+#[tokio::test]
+async fn a_window_of_an_earlier_version_can_be_read() {
+    let held = on_one().await;
+    held.store.merge(&[delta("e1")]).await.unwrap();
+    let keys: Vec<String> = held.server.query(&["KEYS", "*:window:e1"]).unwrap();
+    let now: (u64, u64) = held.server.query(&["TIME"]).unwrap();
+    let micros = now.0 * 1_000_000 + now.1;
+    let bucket = (micros - micros % 6_000_000).to_string();
+    held.server.query::<u64>(&["DEL", &keys[0]]).unwrap();
+    let second = micros.to_string();
+    held.server.query::<u64>(&["HSET", &keys[0], &bucket, "3 2 0 7 2", "R", &second]).unwrap();
+    let merged = held.store.merge(&[delta("e1")]).await.unwrap().all().unwrap().value.remove(0);
+    assert_eq!((merged.totals.failures, merged.totals.failure_run), (3, 1), "only the new run counts");
+    // An earlier version that adds a success does not know the run.
+    let later = (micros + 60_000_000).to_string();
+    held.server.query::<u64>(&["HSET", &keys[0], "S", &later]).unwrap();
+    let nothing =
+        breakerbox::store::Delta { buckets: Vec::new(), last_success: None, run: None, ..delta("e1") };
+    let merged = held.store.merge(&[nothing]).await.unwrap().all().unwrap().value.remove(0);
+    assert_eq!(merged.totals.failure_run, 0, "it ends the run nevertheless");
 }
 
 /// An independent implementation of Redis Cluster's CRC16, to verify that a circuit's bucket never changes.

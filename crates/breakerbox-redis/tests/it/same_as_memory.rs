@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use breakerbox::store::{BucketDelta, Delta, MemoryStore, Store, Swap};
+use breakerbox::store::{BucketDelta, Delta, MemoryStore, RunDelta, Store, Swap};
 use breakerbox::{Clock, Epoch, ManualClock, Record, State, Timestamp, Version};
 use breakerbox_redis::RedisStore;
 use breakerbox_testkit::servers::RedisServer;
@@ -21,7 +21,7 @@ enum Step {
         window: Duration,
         buckets: Vec<BucketDelta>,
         last_success: Option<u64>,
-        run_began: Option<u64>,
+        run: Option<RunDelta>,
     },
     Swap {
         expected: Option<u128>,
@@ -40,16 +40,27 @@ fn age() -> impl Strategy<Value = u64> {
 
 fn bucket() -> impl Strategy<Value = BucketDelta> {
     let count = || prop_oneof![Just(0), 0..100_u64, Just(u64::from(u32::MAX))];
-    (age(), count(), count(), count(), 0..1_u64 << 40, count()).prop_map(
-        |(age, successes, failures, slow, latency, run)| BucketDelta {
+    (age(), count(), count(), count(), 0..1_u64 << 40).prop_map(
+        |(age, successes, failures, slow, latency)| BucketDelta {
             age: Duration::from_micros(age),
             successes,
             failures,
             slow,
             latency_sum: Duration::from_micros(latency),
-            run,
         },
     )
+}
+
+/// Generates runs of failures. Some ages are around a week, when a run is forgotten.
+fn run() -> impl Strategy<Value = RunDelta> {
+    let week = 7 * 24 * 3_600_000_000_u64;
+    let age = || prop_oneof![4 => age(), 1 => week - 1_000_000..week + 1_000_000];
+    let count = prop_oneof![0..5_u64, Just(u64::from(u32::MAX))];
+    (count, age(), age()).prop_map(|(count, one, other)| RunDelta {
+        count,
+        began: Duration::from_micros(one.max(other)),
+        last: Duration::from_micros(one.min(other)),
+    })
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -64,11 +75,11 @@ fn step() -> impl Strategy<Value = Step> {
         window,
         proptest::collection::vec(bucket(), 0..4),
         proptest::option::of(age()),
-        proptest::option::of(age()),
+        proptest::option::of(run()),
     );
-    let merge = merge.prop_map(|(epoch, window, mut buckets, last_success, run_began)| {
+    let merge = merge.prop_map(|(epoch, window, mut buckets, last_success, run)| {
         buckets.sort_by_key(|bucket| std::cmp::Reverse(bucket.age));
-        Step::Merge { epoch, window, buckets, last_success, run_began }
+        Step::Merge { epoch, window, buckets, last_success, run }
     });
     let version = || prop_oneof![Just(u128::MAX), 1..4_u128];
     let swap =
@@ -90,14 +101,14 @@ async fn compare(redis: &RedisStore, key: &str, steps: Vec<Step>) -> Result<(), 
     let set = |now: Timestamp| clock.advance(now.since(clock.now()));
     for step in steps {
         match step {
-            Step::Merge { epoch, window, buckets, last_success, run_began } => {
+            Step::Merge { epoch, window, buckets, last_success, run } => {
                 let delta = Delta {
                     key: key.into(),
                     epoch: Epoch(epoch),
                     window,
                     buckets,
                     last_success: last_success.map(Duration::from_micros),
-                    run_began: run_began.map(Duration::from_micros),
+                    run,
                     keep_for: Duration::from_secs(600),
                 };
                 let found = redis.merge(std::slice::from_ref(&delta)).await.unwrap();

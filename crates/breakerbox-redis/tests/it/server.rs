@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use breakerbox::store::{
-    Answer, BucketDelta, Changes, Delta, ListQuery, Merged, Page, RampReply, RampRequest, Readable, Store,
-    StoreError, Swap, Swapped, Term,
+    Answer, BucketDelta, Changes, Delta, ListQuery, Merged, Page, RampReply, RampRequest, Readable, RunDelta,
+    Store, StoreError, Swap, Swapped, Term,
 };
 use breakerbox::{Cause, Epoch, Mode, Nonce, Record, State, Timestamp, Version};
 use breakerbox_redis::RedisStore;
@@ -117,14 +117,14 @@ impl Store for Fleet {
 /// Returns a delta with one recent failure and three successes, for a circuit without a record.
 pub(crate) fn delta(key: &str) -> Delta {
     let latency_sum = Duration::from_millis(123);
-    let bucket = BucketDelta { successes: 3, failures: 1, latency_sum, run: 1, ..BucketDelta::default() };
+    let bucket = BucketDelta { successes: 3, failures: 1, latency_sum, ..BucketDelta::default() };
     Delta {
         key: key.into(),
         epoch: Epoch::default(),
         window: Duration::from_secs(60),
         buckets: vec![bucket],
         last_success: Some(Duration::from_millis(1)),
-        run_began: Some(Duration::ZERO),
+        run: Some(RunDelta { count: 1, began: Duration::ZERO, last: Duration::ZERO }),
         keep_for: Duration::from_secs(600),
     }
 }

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use breakerbox::store::{BucketDelta, Delta, Merged};
-use breakerbox::{Epoch, Record, Status, Totals};
+use breakerbox::store::{BucketDelta, Delta, Merged, RunDelta, Swap};
+use breakerbox::{Epoch, FailureRun, Record, Status, Totals};
 
 use super::{AnyStore, at_once, put, record, swap, unique_key, won};
 
 const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3_600);
 
 fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -22,9 +23,29 @@ fn delta(key: &Arc<str>, bucket: BucketDelta) -> Delta {
         window: MINUTE,
         buckets: vec![bucket],
         last_success: (bucket.successes > 0).then_some(bucket.age),
-        run_began: (bucket.run > 0).then_some(bucket.age),
+        run: (bucket.failures > 0).then(|| run_of(bucket.failures, bucket.age, bucket.age)),
         keep_for: MINUTE,
     }
+}
+
+/// Returns a run of failures, with the ages of the first and the last.
+fn run_of(count: u64, began: Duration, last: Duration) -> RunDelta {
+    RunDelta { count, began, last }
+}
+
+/// Returns a delta without buckets. Only its run of failures counts, which may be older than the window.
+fn only_run(key: &Arc<str>, count: u64, began: Duration, last: Duration) -> Delta {
+    Delta { buckets: Vec::new(), run: Some(run_of(count, began, last)), ..delta(key, successes(0)) }
+}
+
+/// Returns a delta without any outcome, which only reads the totals.
+fn nothing(key: &Arc<str>) -> Delta {
+    Delta { buckets: Vec::new(), ..delta(key, successes(0)) }
+}
+
+/// Returns the store's run of failures.
+async fn run(store: &AnyStore, key: &Arc<str>) -> u64 {
+    merge(store, nothing(key)).await.totals.failure_run
 }
 
 fn successes(count: u64) -> BucketDelta {
@@ -32,7 +53,7 @@ fn successes(count: u64) -> BucketDelta {
 }
 
 fn failures(count: u64) -> BucketDelta {
-    BucketDelta { failures: count, run: count, ..BucketDelta::default() }
+    BucketDelta { failures: count, ..BucketDelta::default() }
 }
 
 fn aged(bucket: BucketDelta, age: u64) -> BucketDelta {
@@ -55,13 +76,12 @@ pub async fn counts_of_many_processes_add_up(store: AnyStore) {
         failures: 2,
         slow: 1,
         latency_sum: Duration::from_micros(1_500_001),
-        run: 2,
     };
     let first = merge(&store, delta(&key, bucket)).await;
     assert!(!first.late);
     let mut again = delta(&key, bucket);
     again.last_success = None;
-    again.run_began = None;
+    again.run = None;
     let expected = Totals {
         successes: 6,
         failures: 4,
@@ -143,12 +163,106 @@ pub async fn failures_before_the_latest_success_extend_no_run(store: AnyStore) {
     let merged = merge(&store, delta(&key, aged(failures(3), 40))).await;
     assert_eq!((merged.totals.failure_run, merged.totals.failures), (0, 3));
     // One delta has both in the same bucket as the latest success, so their order is unknown.
-    let mixed = BucketDelta { age: seconds(15), successes: 1, failures: 1, run: 1, ..BucketDelta::default() };
+    let mixed = BucketDelta { age: seconds(15), successes: 1, failures: 1, ..BucketDelta::default() };
     assert_eq!(merge(&store, delta(&key, mixed)).await.totals.failure_run, 0);
     assert_eq!(merge(&store, delta(&key, aged(failures(2), 10))).await.totals.failure_run, 2);
     // A success that is reported late, but happened before the run, does not end it.
     assert_eq!(merge(&store, delta(&key, aged(successes(1), 30))).await.totals.failure_run, 2);
     assert_eq!(merge(&store, delta(&key, aged(successes(1), 5))).await.totals.failure_run, 0);
+}
+
+/// A run of failures outlives the window: failures count however far apart they are.
+pub async fn a_run_of_failures_outlives_the_window(store: AnyStore) {
+    let key = unique_key("far-apart");
+    for (n, hours) in (1..).zip([8, 6, 4, 2]) {
+        let age = HOUR * hours;
+        let merged = merge(&store, only_run(&key, 1, age, age)).await;
+        assert_eq!((merged.totals.failures, merged.totals.failure_run), (0, n), "{hours} h ago");
+    }
+    let answer = store.merge(&[delta(&key, failures(1))]).await.expect("the store answers");
+    let answer = answer.all().expect("the record can be read");
+    let Merged { totals, latest, .. } = &answer.value[0];
+    assert_eq!((totals.failures, totals.failure_run), (1, 5));
+    let began = latest.failing_since.map(|at| answer.now.since(at).as_secs() / 3_600);
+    assert_eq!(began, Some(8), "with the time of the first");
+}
+
+/// A success ends a run of failures of any age.
+pub async fn a_success_ends_a_run_that_is_older_than_the_window(store: AnyStore) {
+    let key = unique_key("recovered");
+    merge(&store, only_run(&key, 4, HOUR * 8, HOUR * 2)).await;
+    let merged = merge(&store, delta(&key, successes(1))).await;
+    assert_eq!((merged.totals.failure_run, merged.latest.failing_since), (0, None));
+    assert_eq!(merge(&store, delta(&key, failures(1))).await.totals.failure_run, 1);
+    // A success that is older than the window, and reported now, ends what began before it.
+    let key = unique_key("recovered-earlier");
+    merge(&store, only_run(&key, 3, HOUR, HOUR)).await;
+    let old = Delta { last_success: Some(MINUTE * 30), ..nothing(&key) };
+    assert_eq!(merge(&store, old).await.totals.failure_run, 0);
+}
+
+/// A delta that arrives late, with a run that began before the latest success, adds nothing to the run.
+pub async fn a_late_run_that_began_before_the_latest_success_adds_nothing(store: AnyStore) {
+    let key = unique_key("late-runs");
+    merge(&store, Delta { last_success: Some(HOUR), ..nothing(&key) }).await;
+    assert_eq!(merge(&store, only_run(&key, 4, HOUR * 2, MINUTE)).await.totals.failure_run, 0);
+    assert_eq!(merge(&store, only_run(&key, 2, MINUTE * 30, MINUTE)).await.totals.failure_run, 2);
+    // One process's report may have both: its latest success, and the failures after it.
+    let both = Delta { last_success: Some(MINUTE * 20), ..only_run(&key, 3, MINUTE * 10, MINUTE) };
+    assert_eq!(merge(&store, both).await.totals.failure_run, 3);
+}
+
+/// A run of failures belongs to an epoch. A swap within the epoch keeps it; a new epoch starts without one.
+pub async fn a_new_epoch_drops_the_run_of_failures(store: AnyStore) {
+    let key = unique_key("dropped-runs");
+    merge(&store, only_run(&key, 4, HOUR * 8, HOUR * 2)).await;
+    put(&store, &key, None, record(Status::Open, 5, 1)).await;
+    let of = |epoch, delta: Delta| Delta { epoch: Epoch(epoch), ..delta };
+    assert_eq!(merge(&store, of(5, nothing(&key))).await.totals.failure_run, 0);
+    assert_eq!(merge(&store, of(5, only_run(&key, 2, HOUR, HOUR))).await.totals.failure_run, 2);
+    put(&store, &key, Some(1), record(Status::HalfOpen, 5, 2)).await;
+    assert_eq!(merge(&store, of(5, nothing(&key))).await.totals.failure_run, 2, "the same epoch keeps it");
+    // A run of an old epoch is late.
+    assert!(merge(&store, only_run(&key, 4, HOUR * 8, HOUR * 2)).await.late);
+    assert_eq!(merge(&store, of(5, nothing(&key))).await.totals.failure_run, 2);
+}
+
+/// A run of failures is kept although its counts and its record have expired otherwise.
+pub async fn a_run_of_failures_is_kept_when_idle(store: AnyStore) {
+    let brief = Duration::from_millis(500);
+    let (pristine, recorded) = (unique_key("kept-runs"), unique_key("kept-records"));
+    let closed = swap(&recorded, None, record(Status::Closed, 5, 1));
+    won(&store.swap_if(&Swap { keep_for: Some(brief), ..closed }).await.expect("the store answers").value);
+    let of =
+        |epoch, key| Delta { epoch: Epoch(epoch), keep_for: brief, ..only_run(key, 3, HOUR * 8, HOUR * 2) };
+    for (epoch, key) in [(0, &pristine), (5, &recorded)] {
+        assert!(!merge(&store, of(epoch, key)).await.late);
+    }
+    // A swap within the epoch does not shorten it.
+    let again = swap(&recorded, Some(1), record(Status::Closed, 5, 2));
+    won(&store.swap_if(&Swap { keep_for: Some(brief), ..again }).await.expect("the store answers").value);
+    tokio::time::sleep(brief * 3).await;
+    assert_eq!(run(&store, &pristine).await, 3);
+    let merged = merge(&store, Delta { epoch: Epoch(5), ..nothing(&recorded) }).await;
+    assert_eq!((merged.late, merged.totals.failure_run), (false, 3), "with the record of its epoch");
+}
+
+/// A run of failures is forgotten a week after its last failure.
+pub async fn a_run_of_failures_is_forgotten_after_a_week(store: AnyStore) {
+    let (kept, forgotten) = (unique_key("week"), unique_key("more-than-a-week"));
+    let week = FailureRun::KEPT_FOR;
+    merge(&store, only_run(&kept, 2, week * 3, week - MINUTE)).await;
+    assert_eq!(run(&store, &kept).await, 2, "its last failure is less than a week ago");
+    assert_eq!(merge(&store, delta(&kept, failures(1))).await.totals.failure_run, 3);
+    let merged = merge(&store, only_run(&forgotten, 4, week * 3, week + seconds(1))).await;
+    assert_eq!((merged.totals.failure_run, merged.latest.failing_since), (0, None));
+    // A run that is forgotten between two merges does not extend the next one.
+    let short = unique_key("forgotten-meanwhile");
+    let left = Duration::from_millis(300);
+    merge(&store, only_run(&short, 4, week * 3, week - left)).await;
+    tokio::time::sleep(left * 2).await;
+    assert_eq!(run(&store, &short).await, 0);
+    assert_eq!(merge(&store, delta(&short, failures(1))).await.totals.failure_run, 1);
 }
 
 /// The store remembers when the latest success and the first failure after it occurred, even if outcomes are

@@ -6,7 +6,7 @@
 //!
 //! | file | checks |
 //! | --- | --- |
-//! | `merges` | counts: none is lost or added to another epoch |
+//! | `merges` | counts: none is lost or added to another epoch; the run of failures |
 //! | `swaps` | one winner, deadlines, complete records |
 //! | `lists` | pages, filters, change events |
 //! | `ramps` | ramp slots: never more than the limit, none from another epoch |
@@ -58,6 +58,12 @@ macro_rules! store_conformance {
             a_window_of_another_length_sees_the_same_counts
             a_success_ends_the_run_of_failures
             failures_before_the_latest_success_extend_no_run
+            a_run_of_failures_outlives_the_window
+            a_success_ends_a_run_that_is_older_than_the_window
+            a_late_run_that_began_before_the_latest_success_adds_nothing
+            a_new_epoch_drops_the_run_of_failures
+            a_run_of_failures_is_kept_when_idle
+            a_run_of_failures_is_forgotten_after_a_week
             the_latest_success_and_the_first_failure_after_it_are_remembered
             what_the_record_knows_of_outcomes_is_answered_too
             merges_at_once_lose_nothing

@@ -253,7 +253,7 @@ impl CheckedStore {
                 window: self.world.scenario.policy.window(),
                 buckets: vec![bucket],
                 last_success: None,
-                run_began: None,
+                run: None,
                 keep_for: Duration::ZERO,
             };
             self.store.merge(&[delta]).await?;

@@ -81,7 +81,7 @@ impl Fleet {
             window: Duration::from_secs(60),
             buckets: Vec::new(),
             last_success: None,
-            run_began: None,
+            run: None,
             keep_for: Duration::from_secs(60),
         };
         self.store.merge(&[nothing]).await.unwrap().all().unwrap().value[0].totals

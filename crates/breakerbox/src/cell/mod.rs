@@ -472,6 +472,18 @@ impl RegistryEntry for Cell {
         self.publish(&mut cold, local_time, times);
         idle
     }
+
+    /// Returns whether the circuit can be evicted at the cost of its run of failures.
+    fn is_evictable_last(&self, times: &Times) -> bool {
+        let mut cold = self.lock();
+        let local_time = times.now();
+        self.add_tallies(&mut cold, local_time, times);
+        let now = times.to_store_time(local_time);
+        let has_only_run = |member: &Member| member.is_forgettable_but_for_run(&cold.policy, now);
+        let goes = cold.circuit.as_deref().is_none_or(has_only_run);
+        self.publish(&mut cold, local_time, times);
+        goes
+    }
 }
 
 /// Returns the tenant with which a key begins, as [`core::Key::of`] builds it. The tenant is the first word, which may

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use breakerbox_core::fleet::{SharedRamp, SharedWindow};
-use breakerbox_core::{Epoch, LatestOutcomes, Nonce, Record, Timestamp};
+use breakerbox_core::{Epoch, FailureRun, LatestOutcomes, Nonce, Record, Timestamp, Totals};
 
 use super::changes::{Announcer, Changes, StoreEvent};
 use super::{
@@ -65,11 +65,19 @@ struct Entry {
     window: SharedWindow,
     /// The circuit's ramp; `None` until the first slot is taken.
     ramp: Option<Box<SharedRamp>>,
-    /// The time at which the entry may be dropped; `None` means never.
+    /// The time at which the entry may be dropped, if it has no run of failures; `None` means never.
     expires_at: Option<Timestamp>,
+    /// The time of the entry in the index of expiries: `expires_at`, or when the run is forgotten, if that is later.
+    indexed_at: Option<Timestamp>,
 }
 
 impl Entry {
+    /// Returns the time at which the entry may be dropped; `None` means never.
+    fn dropped_at(&self, now: Timestamp) -> Option<Timestamp> {
+        self.expires_at
+            .map(|at| self.window.run(now).forgotten_at().map_or(at, |forgotten| at.max(forgotten)))
+    }
+
     fn epoch(&self) -> Epoch {
         self.record.as_ref().map_or(Epoch::default(), |record| record.epoch)
     }
@@ -100,6 +108,15 @@ impl MemoryStore {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Returns a circuit's run of failures, and the epoch to which it belongs; `None` if the circuit has no run.
+    #[must_use]
+    pub fn run(&self, key: &str) -> Option<(Epoch, FailureRun)> {
+        let (circuits, now) = self.lock();
+        let entry = circuits.entries.get(key)?;
+        let run = entry.window.run(now);
+        (!run.is_empty()).then(|| (entry.epoch(), run))
     }
 
     /// Returns a copy of the current contents.
@@ -152,39 +169,44 @@ impl Circuits {
         }
     }
 
-    /// Returns the circuit's entry, creating it if necessary. The entry expires unless it is used again within
-    /// `keep_for`.
-    fn touch(&mut self, key: &Arc<str>, keep_for: Option<Duration>, now: Timestamp) -> &mut Entry {
+    /// Returns the circuit's entry, creating it if necessary, and sets when it expires.
+    fn touch(&mut self, key: &Arc<str>, expires_at: Option<Timestamp>) -> &mut Entry {
         let entry = self.entries.entry(Arc::clone(key)).or_default();
-        let expires_at = keep_for.map(|keep_for| now + keep_for);
-        if entry.expires_at != expires_at {
-            if let Some(before) = entry.expires_at {
+        entry.expires_at = expires_at;
+        entry
+    }
+
+    /// Updates the index of expiries after an entry's expiry time or run of failures changed.
+    fn reschedule(&mut self, key: &Arc<str>, now: Timestamp) {
+        let Some(entry) = self.entries.get_mut(key) else { return };
+        let dropped_at = entry.dropped_at(now);
+        if entry.indexed_at != dropped_at {
+            if let Some(before) = std::mem::replace(&mut entry.indexed_at, dropped_at) {
                 self.expiries.remove(&(before, Arc::clone(key)));
             }
-            if let Some(expires_at) = expires_at {
-                self.expiries.insert((expires_at, Arc::clone(key)));
+            if let Some(dropped_at) = dropped_at {
+                self.expiries.insert((dropped_at, Arc::clone(key)));
             }
-            entry.expires_at = expires_at;
         }
-        entry
     }
 
     fn merge(&mut self, delta: &Delta, now: Timestamp) -> Merged {
         let known = self.entries.get(&delta.key);
         let late = known.map_or(Epoch::default(), Entry::epoch) != delta.epoch;
-        let keeps_for_ever = known.is_some_and(|entry| entry.expires_at.is_none());
-        let expires_at = known.and_then(|entry| entry.expires_at).map_or(Duration::ZERO, |at| at.since(now));
-        let keep_for = (!keeps_for_ever).then(|| delta.keep_for.max(expires_at));
         if late && known.is_none() {
-            let totals = SharedWindow::default().totals(delta.window, now);
-            return Merged::new(late, totals, LatestOutcomes::default(), None);
+            return Merged::new(late, Totals::default(), LatestOutcomes::default(), None);
         }
-        let entry = self.touch(&delta.key, keep_for, now);
+        let keep_until = now + delta.keep_for;
+        let expires_at =
+            known.map_or(Some(keep_until), |entry| entry.expires_at.map(|at| at.max(keep_until)));
+        let entry = self.touch(&delta.key, expires_at);
         if !late {
             entry.window.add(delta, now);
         }
         let totals = entry.window.totals(delta.window, now);
-        Merged::new(late, totals, entry.window.latest_outcomes(), entry.record.clone())
+        let merged = Merged::new(late, totals, entry.window.latest_outcomes(now), entry.record.clone());
+        self.reschedule(&delta.key, now);
+        merged
     }
 
     fn swap_if(&mut self, swap: &Swap, now: Timestamp) -> Swapped {
@@ -196,12 +218,13 @@ impl Circuits {
             return Swapped::TooLate(current);
         }
         self.reindex(&swap.key, current.as_ref(), Some(&swap.record));
-        let entry = self.touch(&swap.key, swap.keep_for, now);
+        let entry = self.touch(&swap.key, swap.keep_for.map(|keep_for| now + keep_for));
         if entry.epoch() != swap.record.epoch {
             entry.window = SharedWindow::default();
             entry.ramp = None;
         }
         entry.record = Some(swap.record.clone());
+        self.reschedule(&swap.key, now);
         Swapped::Won
     }
 

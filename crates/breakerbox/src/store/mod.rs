@@ -36,7 +36,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 pub use breakerbox_core::fleet::{
-    BucketDelta, Delta, Merged, RampReply, RampRequest, RampState, RampStep, RampView, ReleasedSlot,
+    BucketDelta, Delta, Merged, RampReply, RampRequest, RampState, RampStep, RampView, ReleasedSlot, RunDelta,
 };
 use breakerbox_core::{Nonce, Record, Status, Timestamp, Version};
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox::store::{
-    BucketDelta, Delta, ListQuery, MemorySnapshot, MemoryStore, Store, StoreEvent, Swap, Swapped,
+    BucketDelta, Delta, ListQuery, MemorySnapshot, MemoryStore, RunDelta, Store, StoreEvent, Swap, Swapped,
 };
-use breakerbox::{Clock, Epoch, ManualClock, Nonce, Record, Timestamp, Version};
+use breakerbox::{Clock, Epoch, FailureRun, ManualClock, Nonce, Record, Timestamp, Version};
 
 use crate::service::{Service, secs, simple};
 
@@ -37,9 +37,9 @@ fn delta(of: &str, age: Duration) -> Delta {
         key: key(of),
         epoch: Epoch::default(),
         window: secs(10),
-        buckets: vec![BucketDelta { age, failures: 1, run: 1, ..BucketDelta::default() }],
+        buckets: vec![BucketDelta { age, failures: 1, ..BucketDelta::default() }],
         last_success: None,
-        run_began: Some(age),
+        run: Some(RunDelta { count: 1, began: age, last: age }),
         keep_for: secs(60),
     }
 }
@@ -52,15 +52,35 @@ async fn failures(store: &MemoryStore, delta: Delta) -> (u64, u64) {
 #[tokio::test]
 async fn the_window_slides_by_its_buckets() {
     let (store, clock) = store();
-    let nothing = || Delta { buckets: Vec::new(), run_began: None, ..delta("e1", secs(0)) };
+    let nothing = || Delta { buckets: Vec::new(), run: None, ..delta("e1", secs(0)) };
     assert_eq!(failures(&store, delta("e1", secs(0))).await, (1, 1));
     clock.advance(secs(9));
     assert_eq!(failures(&store, delta("e1", secs(0))).await, (2, 2));
     assert_eq!(failures(&store, nothing()).await, (2, 2));
     clock.advance(secs(1));
-    assert_eq!(failures(&store, nothing()).await, (1, 1), "ten buckets later the first one is out");
+    assert_eq!(failures(&store, nothing()).await, (1, 2), "ten buckets later the first one is out");
     clock.advance(secs(9));
+    assert_eq!(failures(&store, nothing()).await, (0, 2), "the run of failures is not part of the window");
+}
+
+#[tokio::test]
+async fn a_run_of_failures_is_kept_for_a_week_and_no_longer_than_it_lasts() {
+    let (store, clock) = store();
+    let week = FailureRun::KEPT_FOR;
+    let nothing = || Delta { buckets: Vec::new(), run: None, ..delta("e1", secs(0)) };
+    failures(&store, delta("e1", secs(0))).await;
+    clock.advance(week - secs(1));
+    assert_eq!(failures(&store, delta("e1", secs(0))).await, (1, 2), "kept, though nothing was reported");
+    let (epoch, run) = store.run("e1").unwrap();
+    assert_eq!((epoch, run.count, run.last.since(run.began)), (Epoch::default(), 2, week - secs(1)));
+    clock.advance(week);
+    assert_eq!((store.len(), store.run("e1")), (0, None), "a week after its last failure it is gone");
     assert_eq!(failures(&store, nothing()).await, (0, 0));
+    // A circuit whose run has ended is kept no longer than one that never had a run.
+    failures(&store, delta("e1", secs(0))).await;
+    failures(&store, Delta { last_success: Some(secs(0)), ..nothing() }).await;
+    clock.advance(secs(60));
+    assert!(store.is_empty());
 }
 
 #[tokio::test]
@@ -78,6 +98,8 @@ async fn a_deadline_is_the_last_moment() {
 #[tokio::test]
 async fn what_is_idle_goes_and_what_is_used_or_kept_stays() {
     let (store, clock) = store();
+    // A run of failures would be kept for a week.
+    let delta = |key, age| Delta { run: None, ..delta(key, age) };
     failures(&store, delta("idle", secs(0))).await;
     failures(&store, delta("used", secs(0))).await;
     let brief = Swap { keep_for: Some(secs(60)), ..swap("brief", None, 1) };

@@ -1,10 +1,12 @@
 //! How often an endpoint that stays dead is probed, in virtual time.
 
 use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use breakerbox::{Policy, Status};
+use breakerbox::{Change, Policy, Status};
 use breakerbox_gateway::dispatch::Settings;
+use breakerbox_model::notifications::{CircuitContext, News, notifications};
 use breakerbox_model::objects::Priority;
 use breakerbox_storage::Queue;
 
@@ -44,6 +46,41 @@ async fn a_quiet_zombie_gets_at_most_twice_the_requests_of_its_retries() {
     assert!(*most < 2 * ATTEMPTS, "{most} requests for one delivery");
     let pulled = site.requests("dead") - events * ATTEMPTS;
     assert!(pulled > 0, "some were pulled forward");
+}
+
+/// One event in two hours, and the endpoint is dead for ever. All numbers are the gateway's defaults.
+#[tokio::test(start_paused = true)]
+async fn a_quiet_zombie_trips_at_once_and_is_disabled_after_three_days() {
+    let policy = Policy::builder().disable_after(10).probe_timeout(17 * SECOND).build().unwrap();
+    let changes = Arc::<Mutex<Vec<Change>>>::default();
+    let heard = Arc::clone(&changes);
+    let site = Site::with(policy.clone(), Settings::default(), |builder| {
+        builder.observer(move |change| heard.lock().unwrap().push(change.change.clone()))
+    });
+    let acme = site.tenant("acme");
+    site.endpoint(&acme, "dead", |_| (MILLISECOND, answered(500)));
+    let mut tripped = None;
+    for _ in 0..40 {
+        site.submit(&acme, "dead", 1, Priority::Medium).await;
+        tokio::time::sleep(2 * HOUR).await;
+        if tripped.is_none() && site.circuit("dead").status() != Status::Closed {
+            tripped = Some(site.elapsed());
+        }
+    }
+    // The first event is tried after 0 s, 5 s, 5 min, 35 min and 2 h 35 min.
+    assert!(tripped.is_some_and(|after| after <= 4 * HOUR), "{tripped:?}");
+    assert_eq!(site.circuit("dead").status(), Status::Disabled);
+    let changes = changes.lock().unwrap();
+    let (first, last) = (&changes[0], changes.last().unwrap());
+    assert_eq!((first.to, last.to), (Status::Open, Status::Disabled));
+    let failing = last.at.since(last.failing_since.unwrap());
+    assert!((72 * HOUR..76 * HOUR).contains(&failing), "disabled after {failing:?}");
+    let known = CircuitContext { policy: &policy, endpoints: &[], is_unreported_outage: false };
+    let news = notifications("acme https://dead.example", last, &known);
+    assert!(
+        matches!(&news[..], [notification] if matches!(notification.news, News::Disabled(_))),
+        "{news:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

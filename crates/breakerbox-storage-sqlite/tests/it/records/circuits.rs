@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use breakerbox::store::{ListQuery, Store, Swap, Swapped};
+use breakerbox::store::{BucketDelta, Delta, ListQuery, RunDelta, Store, Swap, Swapped};
 use breakerbox::{Breakerbox, Classification, Clock, Consistency, ManualClock, Refusal, Settlement, Status};
 use breakerbox_core::{Attribution, Mode, OverrideCommand, PolicyBuilder, Record, State, Timestamp, Version};
 use breakerbox_storage::QueueError;
@@ -259,6 +259,121 @@ async fn idle_records_go_from_the_file_and_the_others_stay() {
     );
     site.restart().await;
     assert!(site.record("long").await.is_none() && site.record("for ever").await.is_some());
+}
+
+/// Returns a report of one failure that just happened, for a circuit with this epoch.
+fn failure(key: &str, epoch: u64) -> Delta {
+    Delta {
+        key: key.into(),
+        epoch: breakerbox_core::Epoch(epoch),
+        window: Duration::from_secs(60),
+        buckets: vec![BucketDelta { failures: 1, ..BucketDelta::default() }],
+        last_success: None,
+        run: Some(RunDelta { count: 1, began: Duration::ZERO, last: Duration::ZERO }),
+        keep_for: Duration::from_secs(60),
+    }
+}
+
+impl Site {
+    /// Returns a circuit's run of failures.
+    async fn run(&self, key: &str, epoch: u64) -> u64 {
+        let nothing = Delta { buckets: Vec::new(), run: None, ..failure(key, epoch) };
+        self.store().merge(&[nothing]).await.unwrap().all().unwrap().value[0].totals.failure_run
+    }
+
+    async fn merge(&self, delta: Delta) {
+        self.store().merge(&[delta]).await.unwrap();
+    }
+
+    /// Returns the number of rows in the table of runs.
+    async fn stored_runs(&self) -> u64 {
+        let database = self.open.as_ref().unwrap().0.clone();
+        database
+            .read(|connection| {
+                let count: i64 =
+                    connection.query_row("SELECT count(*) FROM circuit_runs", [], |row| row.get(0))?;
+                Ok::<_, JobError<QueueError>>(count.unsigned_abs())
+            })
+            .await
+            .unwrap()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_of_failures_survives_restarts_until_a_success_or_a_week() {
+    let mut site = Site::new().await;
+    let hour = Duration::from_secs(3_600);
+    for n in 1..=4 {
+        site.merge(failure(KEY, 0)).await;
+        assert_eq!(site.store().write_rest().await.unwrap(), 0);
+        site.clock.advance(2 * hour);
+        site.restart().await;
+        assert_eq!(site.run(KEY, 0).await, n);
+    }
+    // A success ends it, in the file too.
+    let success = Delta { last_success: Some(Duration::ZERO), run: None, ..failure(KEY, 0) };
+    site.merge(success).await;
+    site.store().write_rest().await.unwrap();
+    assert_eq!(site.stored_runs().await, 0);
+    site.restart().await;
+    assert_eq!(site.run(KEY, 0).await, 0);
+    // So does a week.
+    for key in [KEY, "another"] {
+        site.merge(failure(key, 0)).await;
+    }
+    site.store().write_rest().await.unwrap();
+    site.clock.advance(7 * 24 * hour - Duration::from_secs(1));
+    site.restart().await;
+    assert_eq!(site.run(KEY, 0).await, 1);
+    site.clock.advance(Duration::from_secs(1));
+    assert_eq!(site.run(KEY, 0).await, 0);
+    site.restart().await;
+    assert_eq!(site.run(KEY, 0).await, 0);
+    site.merge(failure("new", 0)).await;
+    site.store().write_rest().await.unwrap();
+    assert_eq!(site.stored_runs().await, 1, "and its row goes with the next write");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_belongs_to_its_epoch_and_keeps_the_record_of_it() {
+    let mut site = Site::new().await;
+    let hour = Duration::from_secs(3_600);
+    site.store().swap_if(&swap(KEY, None, 1, Some(hour))).await.unwrap();
+    site.merge(failure(KEY, 1)).await;
+    site.store().write_rest().await.unwrap();
+    site.clock.advance(5 * hour);
+    site.restart().await;
+    assert!(site.record(KEY).await.is_some(), "though its hour is over");
+    assert_eq!(site.run(KEY, 1).await, 1);
+    // A new epoch drops the run, in the file too.
+    let mut next = swap(KEY, Some(1), 2, None);
+    next.record.epoch = breakerbox_core::Epoch(2);
+    site.store().swap_if(&next).await.unwrap();
+    site.store().write_rest().await.unwrap();
+    assert_eq!(site.stored_runs().await, 0);
+    site.restart().await;
+    assert_eq!((site.run(KEY, 1).await, site.run(KEY, 2).await), (0, 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn runs_are_written_in_batches_and_healthy_circuits_cost_nothing() {
+    let site = Site::new().await;
+    let healthy = |n: usize| Delta {
+        last_success: Some(Duration::ZERO),
+        run: None,
+        ..failure(&format!("healthy {n}"), 0)
+    };
+    let deltas: Vec<_> = (0..1_000).map(healthy).collect();
+    site.store().merge(&deltas).await.unwrap();
+    site.store().write_rest().await.unwrap();
+    assert_eq!(site.stored_runs().await, 0);
+    for _ in 0..3 {
+        let failing: Vec<_> = (0..1_000).map(|n| failure(&format!("failing {n}"), 0)).collect();
+        site.store().merge(&failing).await.unwrap();
+    }
+    assert_eq!(site.stored_runs().await, 0, "not with each failure");
+    site.store().write_rest().await.unwrap();
+    assert_eq!(site.stored_runs().await, 1_000, "but all at once");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
