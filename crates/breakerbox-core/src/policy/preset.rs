@@ -68,6 +68,8 @@ impl Preset {
                 policy.window = Duration::from_secs(60);
                 policy.mean_latency = Some(Duration::from_secs(5));
                 policy.failures = Some(20);
+                // Callbacks may be rare: 20 failures within a minute would never come.
+                policy.consecutive_failures = Some(5);
                 policy.cool_off.first = Duration::from_secs(5 * 60);
             }
             Self::RedisLua => {

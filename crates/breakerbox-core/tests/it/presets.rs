@@ -23,7 +23,7 @@ fn the_numbers() {
     assert_eq!((convoy.recovery_rate(), convoy.disable_after()), (5, Some(10)));
 
     let reminders = policy(Preset::Reminders);
-    assert_eq!(rules(&reminders), (None, Some(20), None, Some(secs(5)), None));
+    assert_eq!(rules(&reminders), (None, Some(20), Some(5), Some(secs(5)), None));
     assert_eq!((reminders.window(), reminders.cool_off()), (secs(60), secs(300)));
     assert_eq!(Preset::Reminders.circuit_by(), CircuitBy::Tenant);
 
@@ -71,12 +71,20 @@ fn reminders_opens_a_slow_tenant_and_one_with_many_errors() {
     assert_eq!(failing.status(), Status::Closed);
     failing.fail(1);
     assert_eq!(failing.rule(), TripRule::Failures);
+
+    let mut quiet = Rig::new(preset(Preset::Reminders));
+    for hour in 0..5 {
+        quiet.now = at(hour * 3_600_000);
+        assert_eq!(quiet.status(), Status::Closed);
+        quiet.fail(1);
+    }
+    assert_eq!(quiet.rule(), TripRule::ConsecutiveFailures);
 }
 
 #[test]
 fn reminders_tests_with_one_call_instead_of_letting_the_flood_back_in() {
     let mut rig = Rig::new(preset(Preset::Reminders));
-    rig.fail(20);
+    rig.fail(5);
     rig.now = at(300_000);
     let probe = rig.permit();
     assert!((0..1_000).all(|_| matches!(rig.refusal(), Refusal::Probing { .. })));
@@ -86,7 +94,7 @@ fn reminders_tests_with_one_call_instead_of_letting_the_flood_back_in() {
 
 #[test]
 fn reminders_counts_every_call_of_a_millisecond() {
-    let mut rig = Rig::new(preset(Preset::Reminders).failures(5_000));
+    let mut rig = Rig::new(preset(Preset::Reminders).failures(5_000).consecutive_failures(None));
     rig.fail(4_999);
     assert_eq!(rig.circuit.totals(rig.now).failures, 4_999, "no collisions, whatever the rate");
 }
@@ -170,7 +178,7 @@ fn stoplight_serialises_recovery_and_a_crashed_prober_costs_a_lease_and_not_a_co
 
 #[test]
 fn a_preset_turns_the_other_rules_off() {
-    let mut rig = Rig::new(preset(Preset::Reminders));
+    let mut rig = Rig::new(preset(Preset::RedisLua).failures(20));
     rig.fail(19);
     assert_eq!(rig.status(), Status::Closed, "neither half of the calls nor five in a row matter");
     let mut rig = Rig::new(preset(Preset::Stoplight));

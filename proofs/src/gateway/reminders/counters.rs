@@ -73,8 +73,8 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     let mut site = Site { gateway: Settings::new(program).prepare()?, receiver };
     let folder = Folder::open(site.gateway.data())?;
     // No outcome leaves the window during the test, and no other rule can be met.
-    let policy = json!({"window": "1h", "failures": size.bad + 1, "mean_latency": "1h", "cool_off": "1h",
-        "cool_off_max": "1h", "jitter": 0});
+    let policy = json!({"window": "1h", "failures": size.bad + 1, "consecutive_failures": "off", "mean_latency": "1h",
+        "cool_off": "1h", "cool_off_max": "1h", "jitter": 0});
     let (retry, timeout) = (Some(RetrySchedule::new(Vec::new())?), Some(20 * WAIT_LIMIT));
     let tenant = folder.add_tenant(TENANT, ReminderRules { retry, timeout, ..rules(policy, AT_ONCE) })?;
     folder.add([new(&site, &tenant, LAST, 0)])?;

@@ -76,9 +76,9 @@ impl CallbackFault {
         let limits = match self {
             // A late response fails a probe.
             Self::Slow => {
-                json!({"mean_latency": "200ms", "min_calls": 5, "failures": "off", "probe_timeout": "200ms"})
+                json!({"mean_latency": "200ms", "min_calls": 5, "failures": "off", "consecutive_failures": "off", "probe_timeout": "200ms"})
             }
-            Self::Failing => json!({"failures": 20, "mean_latency": "off"}),
+            Self::Failing => json!({"failures": 20, "consecutive_failures": "off", "mean_latency": "off"}),
         };
         if let (Some(policy), Some(limits)) = (policy.as_object_mut(), limits.as_object()) {
             policy.extend(limits.clone());
