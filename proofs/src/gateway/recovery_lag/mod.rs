@@ -156,7 +156,9 @@ fn bound(kind: Kind, rate: f64, outage: Duration) -> Duration {
 
 impl Traffic {
     fn start(load: Load, kind: Kind, rate: f64, paths: Vec<String>) -> Result<Self> {
-        let load = Load { pace: Pace::Open { per_second: rate }, keep_ids: true, ..load };
+        // Few connections at a low rate, because the gateway closes idle ones.
+        let connections = if rate < 20.0 { 2 } else { load.connections };
+        let load = Load { pace: Pace::Open { per_second: rate }, connections, keep_ids: true, ..load };
         let started = Instant::now();
         Ok(Self { kind, rate, paths, load: load.start()?, started })
     }
