@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use anyhow::{Result, bail};
+use breakerbox_proofs::fleet::{RecoveryLagSize, prove_recovery_lag};
 use breakerbox_proofs::gateway::findings::Findings;
 use breakerbox_proofs::gateway::reminders::{burst, counters, future, kills as reminder_kills, limits};
 use breakerbox_proofs::gateway::{
@@ -11,7 +12,8 @@ use breakerbox_proofs::gateway::{
     neighbours, notifications, own_faults, own_network, powercut, quota, recovery_lag, sigterm,
 };
 use breakerbox_testkit::gateway::Settings;
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
+use tokio::runtime::Runtime;
 
 #[derive(Subcommand)]
 pub(crate) enum Proof {
@@ -44,8 +46,9 @@ pub(crate) enum Proof {
     /// Take the gateway's own network away under traffic, and check that no tenant is notified, no circuit is
     /// disabled, and all lanes flow soon after the return
     OwnNetwork(OnlyNetwork),
-    /// Let receivers fail for 0.3 to 60 s in many ways, and check that deliveries flow again soon after
-    RecoveryLag(Part),
+    /// Let destinations of a gateway and of a fleet fail for 0.3 to 60 s in many ways, and check that calls flow
+    /// again soon after
+    RecoveryLag(RecoveryLag),
     /// Check that 100,000 reminders due at once start on time, within their limits, and do not affect other traffic
     RemindersBurst(Part),
     /// Check that a million reminders that are not due cost nothing
@@ -104,6 +107,26 @@ pub(crate) struct Only {
     /// Run only the faults whose name contains this string: descriptors, pause, ends, clock
     #[arg(long, default_value = "")]
     only: String,
+}
+
+#[derive(Args)]
+pub(crate) struct RecoveryLag {
+    #[command(flatten)]
+    part: Part,
+    /// Run only this part
+    #[arg(long, value_enum)]
+    only: Option<LagPart>,
+}
+
+/// The parts of `recovery-lag` that can be run separately.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum LagPart {
+    /// Deliveries of an embedded gateway
+    Gateway,
+    /// Calls through the library in eight processes, over Redis
+    Fleet,
+    /// Deliveries to endpoints that recover among thousands that hang
+    Crowd,
 }
 
 #[derive(Args)]
@@ -225,12 +248,28 @@ impl Proof {
                     .map(|case| Box::new(move || own_network::prove(program, case, size)) as Tried<'_>)
                     .collect()
             }
-            Self::RecoveryLag(part) => {
-                let size = part.of(recovery_lag::Size::FULL, recovery_lag::Size::SMALL);
-                let outages = size.outages.iter();
-                outages
-                    .map(|outage| Box::new(move || recovery_lag::prove(program, *outage, size)) as Tried<'_>)
-                    .collect()
+            Self::RecoveryLag(RecoveryLag { part, only }) => {
+                let is_wanted = |part| only.is_none_or(|only| only == part);
+                let mut proofs: Vec<Tried<'_>> = Vec::new();
+                if is_wanted(LagPart::Gateway) {
+                    let size = part.of(recovery_lag::Size::FULL, recovery_lag::Size::SMALL);
+                    for &outage in size.outages {
+                        proofs.push(Box::new(move || recovery_lag::prove(program, outage, size)));
+                    }
+                }
+                if is_wanted(LagPart::Fleet) {
+                    let size = part.of(RecoveryLagSize::FULL, RecoveryLagSize::SMALL);
+                    for &outage in size.outages {
+                        proofs.push(Box::new(move || {
+                            Runtime::new()?.block_on(prove_recovery_lag(program, outage, size))
+                        }));
+                    }
+                }
+                if is_wanted(LagPart::Crowd) {
+                    let size = part.of(recovery_lag::crowd::Size::FULL, recovery_lag::crowd::Size::SMALL);
+                    proofs.push(Box::new(move || recovery_lag::crowd::prove(program, size)));
+                }
+                proofs
             }
             Self::RemindersBurst(part) => {
                 let size = part.of(burst::Size::FULL, burst::Size::SMALL);

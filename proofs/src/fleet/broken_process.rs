@@ -132,10 +132,7 @@ impl Fleet<'_> {
     async fn round(&self, path: &str) -> Result<Round> {
         let key = format!("proof {path}");
         self.site.receiver.set(path, Behaviour::Failing);
-        let run = |per_second| Run {
-            targets: vec![Target { key: key.clone(), path: path.to_owned() }],
-            per_second,
-        };
+        let run = |per_second| Run::new(vec![Target { key: key.clone(), path: path.to_owned() }], per_second);
         let all = || self.healthy.iter().chain([&self.broken]);
         let runs = all().map(|worker| {
             let is_broken = worker.number() == HEALTHY;

@@ -8,9 +8,7 @@ use reqwest::Client;
 
 use super::mode::Mode;
 use super::receiver::{KIND, WORKER};
-
-/// The timeout for a call, so that a test can't hang.
-const LIMIT: Duration = Duration::from_secs(600);
+use super::worker::Settings;
 
 #[derive(Clone)]
 pub(super) struct Caller {
@@ -21,18 +19,15 @@ pub(super) struct Caller {
 }
 
 impl Caller {
-    pub(super) fn new(receiver: &str, number: u32) -> Result<Self> {
-        let client = Client::builder().timeout(LIMIT).no_proxy().tcp_nodelay(true).build()?;
-        Ok(Self { client, receiver: receiver.to_owned(), number, mode: Mode::LocalFirst })
+    pub(super) fn new(settings: &Settings) -> Result<Self> {
+        let limit = Duration::from_millis(settings.call_timeout_ms);
+        let client = Client::builder().timeout(limit).no_proxy().tcp_nodelay(true).build()?;
+        let Settings { receiver, number, mode, .. } = settings;
+        Ok(Self { client, receiver: receiver.clone(), number: *number, mode: *mode })
     }
 
-    /// Sets the fleet's consistency mode. In strict mode, the worker waits after each call until the store
-    /// has merged the outcome.
-    pub(super) const fn settling(mut self, mode: Mode) -> Self {
-        self.mode = mode;
-        self
-    }
-
+    /// Returns whether the worker waits after each call until the store has merged the outcome, as it does in
+    /// strict mode.
     pub(super) fn waits_for_the_store(&self) -> bool {
         self.mode == Mode::Strict
     }

@@ -114,7 +114,7 @@ impl Fleet<'_> {
         let (receiver, key) = (&self.site.receiver, format!("proof {}", self.path));
         receiver.set(&self.path, Behaviour::Failing);
         let targets = vec![Target { key: key.clone(), path: self.path.clone() }];
-        let run = Run { targets, per_second: PER_SECOND };
+        let run = Run::new(targets, PER_SECOND);
         let runs = try_join_all(self.workers.iter().map(|worker| worker.run(run.clone()))).await?;
         try_join_all(self.workers.iter().map(|worker| worker.becomes(&key, "open"))).await?;
         let failed = receiver.count(&self.path);

@@ -112,7 +112,7 @@ impl Pass<'_> {
         let targets: Vec<_> =
             self.paths.iter().map(|path| Target { key: key(path), path: path.clone() }).collect();
         let per_second = PER_SECOND * u32::try_from(targets.len())?;
-        let run = Run { targets, per_second };
+        let run = Run::new(targets, per_second);
         let runs = try_join_all(self.workers.iter().map(|worker| worker.run(run.clone()))).await?;
         self.until("all open", async || Ok(self.all(&self.known().await?, |seen| seen.status != "closed")))
             .await?;

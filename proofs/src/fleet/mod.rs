@@ -16,7 +16,8 @@
 //! | [`keep_states`] | states that are reached while the store is unreachable are kept |
 //! | [`ramp_together`] | the ramp over all processes, as counted by the receiver |
 //! | [`run_jobs`] | processes that make one call and exit |
-//! | [`Row`], [`Scale`] | the results of the previous four, and how many rounds of each are run |
+//! | [`prove_recovery_lag`] | short and long outages of destinations: calls flow again soon after |
+//! | [`Row`], [`Scale`] | the results of the four before that, and how many rounds of each are run |
 //! | `lane` | the common part of all fault tests: three processes, a short cool-off, and a long one after it |
 //!
 //! A worker is killed when its handle is dropped, and when the test process ends, for any reason.
@@ -37,6 +38,7 @@ mod process;
 pub mod protocol;
 mod receiver;
 mod recoveries;
+mod recovery_lag;
 mod rounds;
 mod row;
 mod site;
@@ -56,6 +58,7 @@ pub use self::mode::Mode;
 pub use self::process::{Acquired, Pending, Process, WAIT_LIMIT};
 pub use self::receiver::{Behaviour, Receiver, Visit};
 pub use self::recoveries::Recoveries;
+pub use self::recovery_lag::{Size as RecoveryLagSize, prove_recovery_lag};
 pub use self::rounds::{Plan, recover};
 pub use self::row::{Row, Scale};
 pub use self::site::{Latency, Member, Site, Worker};

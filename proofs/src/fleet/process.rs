@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
 use super::protocol::{
-    Answer, Health, Known, Numbered, ObservedChange, Outcome, OverrideRequest, Run, Seen, Tally,
+    Answer, CallRecord, Health, Known, Numbered, ObservedChange, Outcome, OverrideRequest, Run, Seen, Tally,
     WorkerCommand,
 };
 use super::worker::Settings;
@@ -168,6 +168,18 @@ impl Process {
     pub async fn run(&self, run: Run) -> Result<u64> {
         match self.command(WorkerCommand::Run(run)).await? {
             Answer::Running { run } => Ok(run),
+            other => unexpected(&other),
+        }
+    }
+
+    /// Returns the calls of a run that started at this time or later, in microseconds since the Unix epoch, and
+    /// have ended.
+    ///
+    /// # Errors
+    /// See [`command`](Self::command).
+    pub async fn calls(&self, run: u64, since_us: u64) -> Result<Vec<CallRecord>> {
+        match self.command(WorkerCommand::Calls { run, since_us }).await? {
+            Answer::Calls(calls) => Ok(calls),
             other => unexpected(&other),
         }
     }
@@ -353,6 +365,7 @@ fn arguments(settings: &Settings) -> Vec<String> {
         ("--store-timeout-ms", settings.store_timeout_ms.to_string()),
         ("--flush-every-ms", settings.flush_every_ms.to_string()),
         ("--reread-every-ms", settings.reread_every_ms.to_string()),
+        ("--call-timeout-ms", settings.call_timeout_ms.to_string()),
         ("--on-store-loss", on_loss.map_or_else(String::new, |value| value.get_name().to_owned())),
         ("--mode", settings.mode.name().to_owned()),
     ];

@@ -3,6 +3,8 @@
 //! Every command has a number, which its response repeats. A worker runs its commands concurrently, so
 //! responses may arrive in any order.
 
+use std::time::Duration;
+
 use breakerbox::{Epoch, OverrideCommand, Record};
 use serde::{Deserialize, Serialize};
 
@@ -77,6 +79,14 @@ pub enum WorkerCommand {
         /// The number of the run, from [`Answer::Running`].
         run: u64,
     },
+    /// Return the calls of a run that started at this time or later and have ended. The run must keep its calls.
+    /// Response: [`Answer::Calls`].
+    Calls {
+        /// The number of the run, from [`Answer::Running`].
+        run: u64,
+        /// The time, in microseconds since the Unix epoch.
+        since_us: u64,
+    },
     /// End a run of calls, after the calls in flight have ended. Response: [`Answer::Tally`].
     Stop {
         /// The number of the run, from [`Answer::Running`].
@@ -101,8 +111,22 @@ pub enum WorkerCommand {
 pub struct Run {
     /// The circuits and paths to call, in round-robin order.
     pub targets: Vec<Target>,
-    /// The number of calls per second, including refused calls. A slow call does not delay the next call.
-    pub per_second: u32,
+    /// The time from one call to the next, including refused calls. A slow call does not delay the next call.
+    pub interval: Duration,
+    /// The time until the first call.
+    pub delay: Duration,
+    /// Whether the worker keeps a record of each call, for [`WorkerCommand::Calls`].
+    pub keep_calls: bool,
+}
+
+impl Run {
+    /// Returns a run that makes this many calls per second, starts at once, and keeps no record of its calls. The
+    /// rate must not be 0.
+    #[must_use]
+    pub fn new(targets: Vec<Target>, per_second: u32) -> Self {
+        let interval = Duration::from_secs(1) / per_second.max(1);
+        Self { targets, interval, delay: Duration::ZERO, keep_calls: false }
+    }
 }
 
 /// A circuit, and the path that its calls go to.
@@ -202,6 +226,8 @@ pub enum Answer {
     },
     /// The counts for a run of calls, so far or in total.
     Tally(Tally),
+    /// The calls of a run, in the order in which they ended.
+    Calls(Vec<CallRecord>),
     /// The command was executed.
     Done,
     /// The command failed.
@@ -209,6 +235,15 @@ pub enum Answer {
         /// The error message.
         error: String,
     },
+}
+
+/// One call of a run.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, Debug)]
+pub struct CallRecord {
+    /// When the worker started to acquire the permit, in microseconds since the Unix epoch.
+    pub at_us: u64,
+    /// Why the call did not succeed: the name of the refusal, or `failed`. `None` for a success.
+    pub fault: Option<String>,
 }
 
 /// What one process knows about a circuit.

@@ -1,39 +1,50 @@
 //! A worker's calls: at a fixed rate until stopped, or as fast as possible until a circuit is closed.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Result, ensure};
 use breakerbox::{Breakerbox, Circuit, Classification, Permit, Refusal};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::{MissedTickBehavior, interval_at, sleep};
 
 use super::caller::Caller;
-use super::protocol::{Run, Tally};
+use super::protocol::{CallRecord, Run, Tally};
+
+/// The maximum number of calls of which a run keeps a record.
+const MAX_KEPT: usize = 200_000;
 
 /// The pause between a refusal and the next acquire, which is the resolution of Tokio's timer.
 const RETRY_EVERY: Duration = Duration::from_millis(1);
 
 /// A task that makes calls at a fixed rate, and its counts.
 pub(super) struct Traffic {
-    tally: Arc<Mutex<Tally>>,
+    counted: Arc<Mutex<Counted>>,
     stop: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
 
+/// The results of a run so far.
+#[derive(Default)]
+struct Counted {
+    tally: Tally,
+    calls: Vec<CallRecord>,
+}
+
 impl Traffic {
     pub(super) fn start(run: &Run, breakers: &Breakerbox, caller: &Caller) -> Result<Self> {
-        ensure!(run.per_second > 0 && !run.targets.is_empty(), "a run needs a rate and targets");
+        ensure!(!run.interval.is_zero() && !run.targets.is_empty(), "a run needs a rate and targets");
         let targets =
             run.targets.iter().map(|target| Ok((breakers.circuit(&target.key)?, target.path.clone())));
         let targets = targets.collect::<Result<Vec<_>>>()?;
-        let (tally, caller) = (Arc::new(Mutex::new(Tally::default())), caller.clone());
+        let (results, caller, keep_calls) =
+            (Arc::new(Mutex::new(Counted::default())), caller.clone(), run.keep_calls);
         let (stop, mut stopped) = watch::channel(false);
-        let mut ticks = interval(Duration::from_secs(1) / run.per_second);
+        let mut ticks = interval_at(tokio::time::Instant::now() + run.delay, run.interval);
         // After a pause, the calls continue at their rate, without catching up.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let counted = Arc::clone(&tally);
+        let counted = Arc::clone(&results);
         let task = tokio::spawn(async move {
             let mut calls = JoinSet::new();
             for (circuit, path) in targets.iter().cycle() {
@@ -45,26 +56,47 @@ impl Traffic {
                 let (circuit, caller, path) = (circuit.clone(), caller.clone(), path.clone());
                 let counted = Arc::clone(&counted);
                 calls.spawn(async move {
-                    let mut own = Tally::default();
-                    let _ = acquire_and_call(&circuit, &caller, &path, &mut own).await;
-                    counted.lock().unwrap_or_else(PoisonError::into_inner).add(&own);
+                    let (mut own, at_us) = (Tally::default(), unix_micros());
+                    let result = acquire_and_call(&circuit, &caller, &path, &mut own).await;
+                    let mut counted = counted.lock().unwrap_or_else(PoisonError::into_inner);
+                    counted.tally.add(&own);
+                    if keep_calls && counted.calls.len() < MAX_KEPT {
+                        let fault = match result {
+                            Err(refusal) => Some(refusal.name().to_owned()),
+                            Ok(()) => (own.failed > 0).then(|| "failed".to_owned()),
+                        };
+                        counted.calls.push(CallRecord { at_us, fault });
+                    }
                 });
             }
             calls.join_all().await;
         });
-        Ok(Self { tally, stop, task })
+        Ok(Self { counted: results, stop, task })
     }
 
     pub(super) fn tally(&self) -> Tally {
-        self.tally.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.counted.lock().unwrap_or_else(PoisonError::into_inner).tally.clone()
+    }
+
+    /// Returns the calls that started at this time or later. Returns an error if there were too many to keep.
+    pub(super) fn calls(&self, since_us: u64) -> Result<Vec<CallRecord>> {
+        let counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        ensure!(counted.calls.len() < MAX_KEPT, "a run keeps at most {MAX_KEPT} calls");
+        Ok(counted.calls.iter().filter(|call| call.at_us >= since_us).cloned().collect())
     }
 
     pub(super) async fn stop(self) -> Tally {
         self.stop.send_replace(true);
         // The counts are valid however the task ended.
         let _ = self.task.await;
-        self.tally.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.counted.lock().unwrap_or_else(PoisonError::into_inner).tally.clone()
     }
+}
+
+/// Returns the current time in microseconds since the Unix epoch.
+pub(super) fn unix_micros() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Acquires and makes every admitted call, until a regular call (not a probe) is admitted. The circuit is

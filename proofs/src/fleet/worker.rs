@@ -34,6 +34,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// dropped, and the next read then returns an error.
 const MAX_OBSERVED: usize = 100_000;
 
+/// The timeout for calls to the receiver, so that a test can't hang.
+const CALL_TIMEOUT_MS: u64 = 600_000;
+
 /// The command-line options of a worker.
 #[derive(Args, Clone, Debug)]
 pub struct Settings {
@@ -58,6 +61,9 @@ pub struct Settings {
     /// Interval at which circuits that are not closed are read again, in milliseconds
     #[arg(long, default_value_t = 2_000)]
     pub reread_every_ms: u64,
+    /// Timeout for calls to the receiver, in milliseconds
+    #[arg(long, default_value_t = CALL_TIMEOUT_MS)]
+    pub call_timeout_ms: u64,
     /// What to do while the store is unreachable
     #[arg(long, value_enum, default_value_t = OnLoss::Local)]
     pub on_store_loss: OnLoss,
@@ -81,6 +87,7 @@ impl Settings {
             store_timeout_ms: 500,
             flush_every_ms: 100,
             reread_every_ms: 2_000,
+            call_timeout_ms: CALL_TIMEOUT_MS,
             on_store_loss: OnLoss::Local,
             mode: Mode::LocalFirst,
             without_waiting: false,
@@ -202,7 +209,7 @@ impl Worker {
         Ok(Self {
             breakers,
             store,
-            caller: Caller::new(&settings.receiver, settings.number)?.settling(settings.mode),
+            caller: Caller::new(settings)?,
             news,
             observed,
             permits: Mutex::default(),
@@ -241,6 +248,9 @@ impl Worker {
             }
             WorkerCommand::Tally { run } => {
                 Answer::Tally(self.runs().get(&run).context("there is no such run")?.tally())
+            }
+            WorkerCommand::Calls { run, since_us } => {
+                Answer::Calls(self.runs().get(&run).context("there is no such run")?.calls(since_us)?)
             }
             WorkerCommand::Stop { run } => {
                 let traffic = self.runs().remove(&run).context("there is no such run")?;

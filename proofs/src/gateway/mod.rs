@@ -17,7 +17,7 @@
 //! | [`own_network`] | the gateway's own network is away: no tenant is notified, no circuit is disabled, and all lanes flow soon after the return |
 //! | [`reminders`] | reminders: on time, cheap, never lost, limited per tenant, all counted |
 //! | [`notifications`] | a flapping endpoint: few messages, which report every trip once |
-//! | [`recovery_lag`] | short and long outages of receivers: deliveries flow again soon after |
+//! | [`recovery_lag`] | short and long outages of receivers, and of some among thousands: deliveries flow again soon after |
 //! | `site`, `network`, `tls` | a gateway and a receiver for a test; a network that can fail; receivers with faulty TLS |
 //! | [`clock_file`] | a wall clock that a test sets while a gateway runs |
 //! | [`lossy_gateway`] | a gateway that stores nothing, to check that the tests detect it |

@@ -300,7 +300,7 @@ impl Scene {
 
 fn run(keys: &[String]) -> Run {
     let targets = keys.iter().map(|key| Target { key: key.clone(), path: path(key) }).collect();
-    Run { targets, per_second: PER_SECOND }
+    Run::new(targets, PER_SECOND)
 }
 
 fn path(key: &str) -> String {

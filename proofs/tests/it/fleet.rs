@@ -1,10 +1,13 @@
-//! Fleets of separate processes: one probe for each recovery, whatever fault a prober has.
+//! Fleets of separate processes: one probe for each recovery, whatever fault a prober has; and calls that flow again
+//! soon after an outage.
 //!
 //! Only a few rounds; `cargo xtask prove fleet` runs a thousand recoveries for each of these tests and fifty
 //! rounds for each fault, and also checks whether the processes competed often enough, which here depends on
 //! the machine's other load.
 
-use breakerbox_proofs::fleet::{Fault, Kind, Latency, Plan, inject_fault, recover};
+use breakerbox_proofs::fleet::{
+    Fault, Kind, Latency, Plan, RecoveryLagSize, inject_fault, prove_recovery_lag, recover,
+};
 
 use crate::program;
 
@@ -63,4 +66,13 @@ whatever_befalls_a_process! {
     a_prober_that_comes_back_too_late_changes_nothing: PausedAndNobodyAsks;
     who_comes_back_with_old_failures_does_not_trip_the_circuit: CutOff;
     a_failure_in_flight_at_the_trip_moves_no_deadline: InFlight;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_flow_again_soon_after_an_outage() {
+    let size = RecoveryLagSize::SMALL;
+    for &outage in size.outages {
+        let findings = prove_recovery_lag(program(), outage, size).await.unwrap();
+        assert!(findings.faults().is_empty(), "{findings}");
+    }
 }

@@ -111,6 +111,11 @@ fn deliveries_flow_again_soon_after_a_blip() {
 }
 
 #[test]
+fn deliveries_flow_again_soon_after_a_recovery_in_a_crowd() {
+    holds(&recovery_lag::crowd::prove(program(), recovery_lag::crowd::Size::SMALL).unwrap());
+}
+
+#[test]
 fn no_tenant_hears_of_an_outage_of_our_own_network() {
     for case in own_network::Case::ALL {
         holds(&own_network::prove(program(), case, own_network::Size::SMALL).unwrap());

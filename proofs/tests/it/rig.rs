@@ -70,7 +70,7 @@ async fn a_run_makes_calls_until_it_is_stopped() {
     let (backing, receiver) = (Backing::start(Kind::Redis).await.unwrap(), Receiver::start().await.unwrap());
     let worker = Process::start(program(), &settings(&backing, &receiver, 1)).await.unwrap();
     let targets = ["/e1", "/e2"].map(|path| Target { key: path.into(), path: path.into() }).to_vec();
-    let command = WorkerCommand::Run(Run { targets, per_second: 500 });
+    let command = WorkerCommand::Run(Run::new(targets, 500));
     let Answer::Running { run } = worker.command(command).await.unwrap() else { panic!("it runs") };
     until("calls come", || receiver.count("/e1") > 20 && receiver.count("/e2") > 20).await;
     let tally = worker.begin(WorkerCommand::Stop { run }).await.unwrap().tally().await.unwrap();

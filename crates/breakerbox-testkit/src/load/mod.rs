@@ -154,7 +154,7 @@ impl Drop for Running {
 
 async fn run(load: Load, progress: &Arc<Progress>) -> Report {
     let start = Instant::now();
-    let slots = Arc::new(Schedule::new(load.pace, load.requests, start, load.time));
+    let slots = Arc::new(Schedule::new(load.pace, load.requests, start, load.time, progress));
     let report = Arc::new(Mutex::new(Report::new()));
     let (load, mut connections) = (Arc::new(load), JoinSet::new());
     for _ in 0..load.connections.max(1) {

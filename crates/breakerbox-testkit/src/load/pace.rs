@@ -1,13 +1,13 @@
 //! The schedule: the times at which requests should start.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{Mutex, mpsc};
 
-use super::Pace;
+use super::{Pace, Progress};
 
 /// The maximum time that the pacer sleeps at once. It limits how late the pacer detects that the load generator
 /// was stopped.
@@ -25,22 +25,27 @@ pub(super) enum Schedule {
     /// Closed loop: a request is due as soon as a connection is free.
     Closed { next: AtomicU64, requests: u64, end: Instant },
     /// Open loop: a request is due at its scheduled time.
-    Open { slots: Mutex<mpsc::UnboundedReceiver<SendSlot>>, _pacer: Arc<AtomicBool> },
+    Open { slots: Mutex<mpsc::UnboundedReceiver<SendSlot>> },
 }
 
 impl Schedule {
-    pub(super) fn new(pace: Pace, requests: u64, start: Instant, time: Duration) -> Self {
+    pub(super) fn new(
+        pace: Pace,
+        requests: u64,
+        start: Instant,
+        time: Duration,
+        progress: &Arc<Progress>,
+    ) -> Self {
         match pace {
             Pace::Closed => Self::Closed { next: AtomicU64::new(0), requests, end: start + time },
             Pace::Open { per_second } => {
                 let (give, slots) = mpsc::unbounded_channel();
-                let alive = Arc::new(AtomicBool::new(true));
-                let watched = Arc::downgrade(&alive);
+                let progress = Arc::clone(progress);
                 let every = Duration::from_secs_f64(1.0 / per_second.max(1e-3));
                 // The runtime's timers have a resolution of a millisecond, which is coarser than the latencies
                 // to measure. A thread's sleep is finer.
-                thread::spawn(move || pace_out(&give, &watched, requests, start, time, every));
-                Self::Open { slots: Mutex::new(slots), _pacer: alive }
+                thread::spawn(move || pace_out(&give, &progress, requests, start, time, every));
+                Self::Open { slots: Mutex::new(slots) }
             }
         }
     }
@@ -51,16 +56,16 @@ impl Schedule {
                 let (number, at) = (next.fetch_add(1, Ordering::Relaxed), Instant::now());
                 (number < *requests && at < *end).then_some(SendSlot { number, at })
             }
-            Self::Open { slots, .. } => slots.lock().await.recv().await,
+            Self::Open { slots } => slots.lock().await.recv().await,
         }
     }
 }
 
 /// Emits send slots at their scheduled times, until `requests` slots have been emitted, `time` has passed, or
-/// the load generator was stopped.
+/// the load generator was stopped. Connections that wait for a slot then end at once, however low the rate is.
 fn pace_out(
     give: &mpsc::UnboundedSender<SendSlot>,
-    watched: &Weak<AtomicBool>,
+    progress: &Progress,
     requests: u64,
     start: Instant,
     time: Duration,
@@ -74,11 +79,11 @@ fn pace_out(
         let at = start + after;
         loop {
             let wait = at.saturating_duration_since(Instant::now());
+            if progress.stopped.load(Ordering::Relaxed) || give.is_closed() {
+                return;
+            }
             if wait.is_zero() {
                 break;
-            }
-            if watched.strong_count() == 0 {
-                return;
             }
             thread::sleep(wait.min(LONGEST_NAP));
         }

@@ -178,3 +178,15 @@ fn a_load_goes_on_when_its_target_comes_back_and_stops_when_it_is_dropped() {
     assert!(report.unanswered >= 4 && report.successes() >= 4);
     assert_eq!(receiver.seen("/a").in_flight, 0);
 }
+
+#[test]
+fn stopping_does_not_wait_for_the_next_request_of_a_low_rate() {
+    let receiver = Receiver::start().unwrap();
+    // A request every 100 s, and eight connections that wait for theirs.
+    let pace = Pace::Open { per_second: 0.01 };
+    let running = Load { connections: 8, pace, ..load(&receiver, "/a") }.start().unwrap();
+    wait_until(|| if running.successes() >= 1 { Ok(()) } else { Err("it is answered".into()) }).unwrap();
+    let stopped = Instant::now();
+    assert_eq!(running.stop().successes(), 1);
+    assert!(stopped.elapsed() < 30_000 * MS, "{:?}", stopped.elapsed());
+}
