@@ -168,9 +168,8 @@ mod tests {
             for (second, expected) in expected.into_iter().enumerate() {
                 // A call every 20 ms, which is half of the capacity.
                 let times = (0..50).map(|n| second as u64 * 1_000_000 + n * 20_000);
-                let strays = times.filter(|now| {
-                    backend.call(Priority::LOW, &mut rng, *now).verdict == LoadSignal::Reject
-                });
+                let strays = times
+                    .filter(|now| backend.call(Priority::LOW, &mut rng, *now).verdict == LoadSignal::Reject);
                 let percent = 2.0 * strays.count() as f64;
                 assert!((percent - expected).abs() <= expected / 2.0, "second {second}: {percent} %");
             }
