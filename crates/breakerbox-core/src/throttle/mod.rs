@@ -15,8 +15,8 @@
 //! Guarantees: if no call was ever rejected and calls are answered in time, no call is shed. The adaptive strategy
 //! sheds no call for an overload before it has seen ten outcomes with at least one accept, and in every state it
 //! admits at least one call every 2 s, if a caller acquires one. Not guaranteed: exact counts if threads update them
-//! in the same nanosecond; and that rejects unrelated to load are distinguished from an overload. A share of 2 % of
-//! such rejects does not affect the adaptive strategy; a share of 10 % makes it shed most calls.
+//! in the same nanosecond; and that rejects unrelated to load are always distinguished from an overload. The adaptive
+//! strategy learns them if they are at most 40 % of all calls, but sheds some calls until it has.
 
 mod adaptive;
 mod policy;

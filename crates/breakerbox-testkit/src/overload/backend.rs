@@ -68,7 +68,7 @@ impl Backend {
     }
 
     pub(super) fn call(&mut self, priority: Priority, rng: &mut SmallRng, now: u64) -> Answer {
-        let stray = rng.random::<f64>() < self.capacity.model.stray_rejections;
+        let stray = rng.random::<f64>() < stray_rejections(&self.capacity.model, now);
         let before = self.calls;
         self.calls = self.calls.saturating_add(1);
         let (refused, rejected) = (self.capacity.model.first_refused, self.capacity.model.first_rejected);
@@ -89,6 +89,13 @@ impl Backend {
         };
         Answer { verdict, at_micros: now + u64::try_from(takes.as_micros()).unwrap_or(u64::MAX / 2) }
     }
+}
+
+/// Returns the share of calls that are rejected at random at this time.
+fn stray_rejections(model: &BackendModel, now: u64) -> f64 {
+    let now = Duration::from_micros(now);
+    let applies = model.stray_period.is_none_or(|period| (period.from..period.to).contains(&now));
+    if applies { model.stray_rejections } else { 0.0 }
 }
 
 fn is_out(model: &BackendModel, now: u64) -> bool {
@@ -150,6 +157,23 @@ mod tests {
         assert_eq!(answer(0), (LoadSignal::Accept, 10_000));
         assert_eq!(answer(1_000_000), (LoadSignal::Reject, 500_000));
         assert_eq!(answer(2_000_000), (LoadSignal::Accept, 10_000));
+    }
+
+    #[test]
+    fn strays_keep_to_their_share_and_period() {
+        let period = r#"stray_period = { from = "1s", to = "3s" }"#;
+        for (more, expected) in [("", [25.0; 4]), (period, [0.0, 25.0, 25.0, 0.0])] {
+            let mut backend = Backend::of(&model(&format!("stray_rejections = 0.25\n{more}")));
+            let mut rng = SmallRng::seed_from_u64(1);
+            for (second, expected) in expected.into_iter().enumerate() {
+                // A call every 20 ms, which is half of the capacity.
+                let times = (0..50).map(|n| second as u64 * 1_000_000 + n * 20_000);
+                let strays = times
+                    .filter(|now| backend.call(Priority::LOW, &mut rng, *now).verdict == LoadSignal::Reject);
+                let percent = 2.0 * strays.count() as f64;
+                assert!((percent - expected).abs() <= expected / 2.0, "second {second}: {percent} %");
+            }
+        }
     }
 
     #[test]

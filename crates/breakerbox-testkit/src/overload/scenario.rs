@@ -16,7 +16,7 @@ macro_rules! files {
 /// The name and contents of every scenario file in `scenarios/`: first those in the overload tables, in order,
 /// then further requirements, then scenarios that are only reported. ARCHITECTURE.md lists them with the other
 /// tables below its section "Transition table".
-const FILES: [(&str, &str); 34] = files! {
+const FILES: [(&str, &str); 56] = files! {
     "reference"
     "fleet-of-100"
     "fleet-of-10"
@@ -39,14 +39,36 @@ const FILES: [(&str, &str); 34] = files! {
     "slow-answers"
     "stray-rejections"
     "stray-rejections-at-random"
-    "some-stray-rejections"
-    "many-stray-rejections"
+    "noise-5"
+    "noise-10"
+    "noise-20"
+    "noise-5-fleet-of-4"
+    "noise-10-fleet-of-4"
+    "noise-20-fleet-of-4"
+    "noise-10-fleet-of-100"
+    "noise-20-fleet-of-100"
+    "noise-5-then-overload"
+    "noise-10-then-overload"
+    "noise-20-then-overload"
+    "noise-10-then-overload-fleet-of-4"
+    "noise-10-a-fifth-over"
+    "noise-that-begins"
+    "noise-that-ends"
+    "noise-that-ends-fleet-of-4"
+    "noise-begins-in-overload"
+    "noise-at-one-a-second"
+    "noise-at-five-a-second"
+    "noise-at-ten-thousand-a-second"
+    "noise-and-outage"
     "one-503-then-one-in-5s"
     "one-503-then-one-a-second"
     "one-503-then-five-a-second"
     "one-refused-then-one-in-5s"
     "one-refused-then-one-a-second"
     "one-refused-then-five-a-second"
+    "a-fifth-over-fleet-of-4"
+    "a-fifth-over-fleet-of-10"
+    "half-over-fleet-of-10"
     "a-fifth-over-at-random"
     "reference-at-random"
     "fleet-at-random"
@@ -143,6 +165,8 @@ pub struct BackendModel {
     /// The share of calls that the backend rejects at random, whatever the load.
     #[serde(default)]
     pub stray_rejections: f64,
+    /// The period in which `stray_rejections` applies. `None`: always.
+    pub stray_period: Option<Period>,
     /// The number of calls at the start of the scenario that are rejected, whatever the load.
     #[serde(default)]
     pub first_rejected: u32,
@@ -164,6 +188,18 @@ pub struct Latency {
     /// The duration of a call in this phase.
     #[serde(deserialize_with = "duration")]
     pub takes: Duration,
+}
+
+/// A period of the scenario.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Period {
+    /// The start of the period, relative to the start of the scenario.
+    #[serde(deserialize_with = "duration")]
+    pub from: Duration,
+    /// The end of the period, relative to the start of the scenario.
+    #[serde(deserialize_with = "duration")]
+    pub to: Duration,
 }
 
 /// A period in which every call fails.

@@ -6,6 +6,7 @@
 //! capacity is found while rejects stay at a few percent.
 
 use super::math::{fade, square_root};
+use super::noise::{Known, Noise};
 
 /// The time constant with which counts of accepts and rejects decay, in seconds, unless `OUTCOME_COUNT` outcomes take
 /// longer.
@@ -68,6 +69,10 @@ const OUTAGE_FACTOR: f64 = 4.0;
 const PROBE_PART: f64 = 0.7;
 /// The number of accepts that end an outage. Each reject subtracts one.
 const RECOVERED_ACCEPTS: f64 = 8.0;
+/// The part of a run of accepts that a reject takes back, as a fraction of the accepts for each reject that is noise.
+const NOISE_REJECT_COST: f64 = 0.6;
+/// When rejects turn out to be noise, shedding ends if the offered rate is at most this multiple of the budget.
+const NOISE_END_FACTOR: f64 = 1.25;
 /// The estimate is reset after this many seconds without a call.
 const IDLE_SECONDS: f64 = 30.0;
 
@@ -141,11 +146,14 @@ pub(super) struct Estimate {
     latency: f64,
     /// The number of accepts since probing began, minus the rejects.
     recovery: f64,
+    /// The share of rejects that do not react to load.
+    noise: Noise,
 }
 
 impl Estimate {
     /// The number of floating-point values in an estimate, for storing it in atomics.
-    pub(super) const NUMBERS: usize = 15;
+    pub(super) const NUMBERS: usize = Self::OWN_NUMBERS + Noise::NUMBERS;
+    const OWN_NUMBERS: usize = 15;
 
     /// Adds the counts since the latest evaluation, and returns the mode that applies from now on.
     pub(super) fn look(&mut self, mode: Mode, seen: Seen) -> Mode {
@@ -154,6 +162,10 @@ impl Estimate {
             return Mode::Calm;
         }
         self.take_in(mode, seen);
+        let was_noise = self.noise.look(mode, seen, self.known());
+        if let Some(accepts) = was_noise {
+            self.restore(accepts);
+        }
         match mode {
             Mode::Probing if self.recovery >= RECOVERED_ACCEPTS => {
                 self.recovery = 0.0;
@@ -162,10 +174,11 @@ impl Estimate {
             Mode::Probing => Mode::Probing,
             Mode::Calm | Mode::Shedding if self.is_outage() => {
                 self.recovery = 0.0;
+                self.forget_silence();
                 Mode::Probing
             }
             Mode::Calm if seen.rejected > 0.0 && self.is_overload() => Mode::Shedding,
-            Mode::Shedding if self.is_over() => Mode::Calm,
+            Mode::Shedding if self.is_over() || was_noise.is_some() && self.is_nearly_over() => Mode::Calm,
             Mode::Calm | Mode::Shedding => mode,
         }
     }
@@ -175,7 +188,9 @@ impl Estimate {
         let offered = self.offered.per_second();
         match mode {
             Mode::Probing => (offered * PROBE_PART).min(square_root(offered)),
-            Mode::Calm | Mode::Shedding => self.budget(),
+            Mode::Calm | Mode::Shedding => {
+                self.noise.trial_rate(self.accepts.per_second()).unwrap_or_else(|| self.budget())
+            }
         }
     }
 
@@ -185,23 +200,35 @@ impl Estimate {
         let horizon = self.offered.horizon(OFFERED_SECONDS, OFFERED_COUNT);
         self.offered.add(seen.asked, seen.seconds, fade(seen.seconds / horizon));
         self.usual.add(seen.asked, seen.seconds, fade(seen.seconds / (horizon * USUAL_FACTOR)));
-        // Probes do not measure capacity. The best estimate after an outage is the capacity before it.
-        if mode != Mode::Probing {
+        // Probes do not measure capacity, nor do the calls of a trial. The best estimate after them is the capacity
+        // before them.
+        if mode != Mode::Probing && !self.noise.is_trial() {
             let keep = fade(seen.seconds / self.outcomes.horizon(OUTCOME_SECONDS, OUTCOME_COUNT));
             self.accepts.add(seen.accepted, active, keep);
             self.outcomes.add(seen.accepted + seen.rejected, active, keep);
         }
         if seen.rejected > 0.0 {
             self.known_capacity = self.accepts.per_second();
-            self.clean_run = 0.0;
+            self.clean_run = self.clean_run_after(seen);
             self.clean_seconds = 0.0;
-        } else {
+        } else if !self.noise.is_trial() {
             self.clean_run += seen.accepted;
             self.clean_seconds += seen.seconds;
         }
         self.recovery = (self.recovery + seen.accepted - seen.rejected).max(0.0);
         self.latency = seen.latency;
         self.hear_silence(seen);
+    }
+
+    /// Returns the run of accepts after rejects. Rejects that noise explains do not end it: each takes back fewer accepts
+    /// than come with it. Without noise, a reject ends the run.
+    fn clean_run_after(&self, seen: Seen) -> f64 {
+        let noise = self.noise.share();
+        if noise == 0.0 || self.noise.is_trial() {
+            return 0.0;
+        }
+        let accepts_for_each = (1.0 - noise) / noise;
+        (self.clean_run + seen.accepted - seen.rejected * accepts_for_each * NOISE_REJECT_COST).max(0.0)
     }
 
     fn hear_silence(&mut self, seen: Seen) {
@@ -219,12 +246,20 @@ impl Estimate {
         let accepts = self.accepts.per_second().max(self.known_capacity);
         let clean = (self.clean_run / CLEAN_RUN - 1.0).max(0.0);
         let headroom = (HEADROOM * (1.0 + clean * clean)).min(MAX_HEADROOM);
-        accepts * (1.0 + headroom) + FAIR_SHARE * (offered - accepts).max(0.0)
+        let fair = FAIR_SHARE * (offered - accepts).max(0.0);
+        // Noise takes its share of the calls that are sent, so more must be sent for as many accepts. If the load is
+        // high, the fair share already makes up for it.
+        let with_noise = accepts / (1.0 - self.noise.share());
+        (accepts * (1.0 + headroom) + fair).max(with_noise * (1.0 + headroom))
     }
 
     /// Whether the offered rate exceeds the budget by more than chance explains.
     fn is_overload(&self) -> bool {
         if self.outcomes.count < EVIDENCE_OUTCOMES || self.accepts.count < EVIDENCE_ACCEPTS {
+            return false;
+        }
+        let Known { share, count, .. } = self.known();
+        if !self.noise.is_exceeded_by(share, count) {
             return false;
         }
         let error = BEGIN_ERRORS / square_root(self.offered.count.max(1.0));
@@ -242,6 +277,49 @@ impl Estimate {
         fits || (self.clean_seconds >= CLEAN_SECONDS && self.clean_run >= CLEAN_ACCEPTS)
     }
 
+    /// Restores the rates to what they were before the outage that has just been detected.
+    fn forget_silence(&mut self) {
+        let constant = self.outcomes.horizon(OUTCOME_SECONDS, OUTCOME_COUNT);
+        let silent = constant * (1.0 - fade(self.silent_seconds / constant));
+        if self.accepts.seconds > silent {
+            self.accepts.seconds -= silent;
+            self.outcomes.seconds -= silent;
+            self.outcomes.count = self.accepts.count / (1.0 - self.noise.share());
+            self.known_capacity = self.accepts.per_second();
+        }
+    }
+
+    /// Restores the rate of accepts to what it was before calls were shed because of noise.
+    fn restore(&mut self, accepts: f64) {
+        let factor = accepts / self.accepts.per_second();
+        if factor > 1.0 && factor < f64::INFINITY {
+            self.accepts.count *= factor;
+            self.outcomes.count *= factor;
+            self.known_capacity = accepts;
+        }
+    }
+
+    fn is_nearly_over(&self) -> bool {
+        self.offered.per_second() <= self.budget() * NOISE_END_FACTOR
+    }
+
+    /// Whether only outcomes of calls count that are sent from now on.
+    pub(super) fn is_measuring_noise(&self) -> bool {
+        self.noise.is_measuring()
+    }
+
+    #[cfg(test)]
+    pub(super) fn noise_share(&self) -> f64 {
+        self.noise.share()
+    }
+
+    fn known(&self) -> Known {
+        let (accepts, outcomes) = (self.accepts.per_second(), self.outcomes.per_second());
+        let count = self.outcomes.count;
+        let share = if count > 0.0 { 1.0 - self.accepts.count / count } else { 0.0 };
+        Known { offered: self.offered.per_second(), accepts, outcomes, share, count }
+    }
+
     /// Whether the destination has stopped accepting calls.
     fn is_outage(&self) -> bool {
         // If the destination has never responded, a call may just be slow.
@@ -254,6 +332,14 @@ impl Estimate {
     }
 
     pub(super) fn to_numbers(self) -> [f64; Self::NUMBERS] {
+        let mut numbers = [0.0; Self::NUMBERS];
+        let (own, noise) = numbers.split_at_mut(Self::OWN_NUMBERS);
+        own.copy_from_slice(&self.own_numbers());
+        noise.copy_from_slice(&self.noise.to_numbers());
+        numbers
+    }
+
+    fn own_numbers(self) -> [f64; Self::OWN_NUMBERS] {
         [
             self.offered.count,
             self.offered.seconds,
@@ -276,7 +362,16 @@ impl Estimate {
     pub(super) fn from_numbers(numbers: [f64; Self::NUMBERS]) -> Self {
         let [o_count, o_seconds, u_count, u_seconds, a_count, a_seconds, n_count, n_seconds, rest @ ..] =
             numbers;
-        let [known_capacity, clean_run, clean_seconds, unanswered, silent_seconds, latency, recovery] = rest;
+        let [
+            known_capacity,
+            clean_run,
+            clean_seconds,
+            unanswered,
+            silent_seconds,
+            latency,
+            recovery,
+            noise @ ..,
+        ] = rest;
         Self {
             offered: Rate { count: o_count, seconds: o_seconds },
             usual: Rate { count: u_count, seconds: u_seconds },
@@ -289,6 +384,7 @@ impl Estimate {
             silent_seconds,
             latency,
             recovery,
+            noise: Noise::from_numbers(noise),
         }
     }
 }

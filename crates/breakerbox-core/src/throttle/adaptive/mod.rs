@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`Adaptive`] | counts calls, and evaluates the counts periodically |
 //! | `estimate` | the evaluation: the destination's capacity, and the mode that follows from it |
+//! | `noise` | the share of rejects that do not react to load, for which no call is shed |
 //! | `bucket` | the distribution of the capacity among priorities |
 //!
 //! A call only adds to counters. About sixty times per second, the first call to arrive evaluates them (a *look*). It
@@ -17,6 +18,7 @@ mod estimate;
 #[cfg(all(test, breakerbox_loom))]
 mod interleavings;
 mod math;
+mod noise;
 
 use bucket::Bucket;
 use estimate::{Estimate, Mode, Seen};
@@ -198,6 +200,7 @@ impl Adaptive {
         let state = self.state.load(Relaxed);
         let mut estimate = Estimate::from_numbers(self.memory.estimate.each_ref().map(Number::load));
         let before = mode(state);
+        let was_measuring = estimate.is_measuring_noise();
         let after = estimate.look(before, seen);
         let rate = estimate.rate(after);
         match (before, after) {
@@ -207,9 +210,10 @@ impl Adaptive {
             (_, Mode::Shedding) => self.bucket.start(rate, now),
             (_, Mode::Probing) => self.bucket.start_probing(rate, now),
         }
-        if before != after {
-            let era = if after == Mode::Shedding { era(state) } else { era(state).wrapping_add(1) };
-            self.state.store(pack(era, after), Relaxed);
+        let starts_measuring = estimate.is_measuring_noise() && !was_measuring;
+        if before != after || starts_measuring {
+            let is_new_era = after != Mode::Shedding || starts_measuring;
+            self.state.store(pack(era(state).wrapping_add(u32::from(is_new_era)), after), Relaxed);
         }
         for (cell, number) in self.memory.estimate.iter().zip(estimate.to_numbers()) {
             cell.store(number);
