@@ -61,7 +61,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            clock: Arc::new(breakerbox::WallClock),
+            clock: Arc::new(breakerbox::SystemClock),
             wall: None,
             accept_clock_step: false,
             reserve: 512 << 20,

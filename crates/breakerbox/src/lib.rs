@@ -94,7 +94,7 @@ pub use breakerbox_core::{
 };
 pub use builder::Builder;
 pub use circuit::{CallError, Circuit, Classification, OwnedPermit, Permit, by_result};
-pub use clock::{Clock, ManualClock, SystemClock, TokioClock, WallClock};
+pub use clock::{Clock, ManualClock, SystemClock, TokioClock};
 pub use extract::{ClassifyResponse, ExtractKey, ExtractPriority};
 pub use fleet::{BackgroundTask, DEFAULT_STORE_TIMEOUT, FlushError, OnStoreLoss, OverrideError, StoredKeys};
 pub use observe::{CircuitChange, StoreHealth};

@@ -20,7 +20,7 @@ use super::site::{Member, Site};
 const FAILURES: u32 = 5;
 
 /// A policy whose cool-off is longer than any round.
-const POLICY: &str = r#"{"failure_rate":"off","consecutive_failures":5,"cool_off":"10m","jitter":0}"#;
+const POLICY: &str = r#"{"failure_rate":"off","consecutive_failures":5,"cool_off":"5m","jitter":0}"#;
 
 /// The number and concurrency of the jobs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

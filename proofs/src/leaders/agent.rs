@@ -94,7 +94,7 @@ pub(super) fn key(n: u32) -> String {
 /// Returns a policy that opens circuits only by their failure rate, and keeps them open for the rest of the
 /// test.
 fn policy() -> breakerbox::PolicyBuilder {
-    Policy::builder().failure_rate(50).min_calls(10).cool_off(Duration::from_secs(600))
+    Policy::builder().failure_rate(50).min_calls(10).cool_off(Duration::from_secs(300))
 }
 
 /// Connects to a store, with this namespace or schema.

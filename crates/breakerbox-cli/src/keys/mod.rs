@@ -5,7 +5,7 @@ mod offline;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use breakerbox::{Clock, WallClock};
+use breakerbox::{Clock, SystemClock};
 use breakerbox_core::Timestamp;
 use breakerbox_model::objects::{Scope, TenantId};
 use clap::{Args, Subcommand};
@@ -108,7 +108,7 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
 
 impl New {
     fn expires_at(&self) -> Option<Timestamp> {
-        self.expires_after.map(|span| WallClock.now() + span)
+        self.expires_after.map(|span| SystemClock.now() + span)
     }
 }
 

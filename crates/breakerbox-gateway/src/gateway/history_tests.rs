@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use breakerbox::store::{MemoryStore, Store, Swap};
-use breakerbox::{Breakerbox, Outcome, OverrideCommand, WallClock};
+use breakerbox::{Breakerbox, Outcome, OverrideCommand, SystemClock};
 use breakerbox_core::{Attribution, Cause, Circuit, Policy, RandomBits, Record, Status, Timestamp, TripRule};
 use breakerbox_model::notifications::News;
 use breakerbox_model::objects::Moment;
@@ -122,7 +122,7 @@ async fn put(store: &MemoryStore, key: &str, record: Record) {
 #[tokio::test]
 async fn a_change_that_was_not_written_down_is_told_at_the_next_start_once() {
     let world = World::new().await;
-    let store = MemoryStore::with_clock(WallClock);
+    let store = MemoryStore::with_clock(SystemClock);
     let mut life = Life::new(world.now());
     life.call(&failure());
     put(&store, KEY, life.call(&failure())).await;
@@ -143,7 +143,7 @@ async fn a_change_that_was_not_written_down_is_told_at_the_next_start_once() {
 #[tokio::test]
 async fn an_outage_whose_beginning_is_missing_is_told_by_what_is_left() {
     let world = World::new().await;
-    let store = MemoryStore::with_clock(WallClock);
+    let store = MemoryStore::with_clock(SystemClock);
     let mut life = Life::new(world.now());
     life.call(&failure());
     life.call(&failure());
@@ -159,7 +159,7 @@ async fn an_outage_whose_beginning_is_missing_is_told_by_what_is_left() {
 #[tokio::test]
 async fn what_is_old_or_an_operators_is_not_told() {
     let world = World::new().await;
-    let store = MemoryStore::with_clock(WallClock);
+    let store = MemoryStore::with_clock(SystemClock);
     let mut old = Life::new(world.now().before(Duration::from_secs(25 * 3_600)));
     old.call(&failure());
     put(&store, "acme old.example", old.call(&failure())).await;
@@ -178,12 +178,12 @@ async fn a_store_that_is_lost_and_comes_back_is_told_once_each() {
     let metrics = Arc::new(Metrics::new());
     let (history_writer, history_task) =
         history::channel(&metrics, breakerbox_storage::clock::Clocks::system().store());
-    let faulty = FaultyStore::new(Arc::new(MemoryStore::with_clock(WallClock)));
+    let faulty = FaultyStore::new(Arc::new(MemoryStore::with_clock(SystemClock)));
     let (of_store, clock) = (history_writer.clone(), world.database.clone());
     let breakers = Breakerbox::builder()
         .policy(policy())
         .store(Arc::clone(&faulty) as Arc<dyn Store>)
-        .clock(WallClock)
+        .clock(SystemClock)
         .store_timeout(Duration::from_millis(200))
         .observer(move |heard| history_writer.record(heard))
         .store_observer(move |health| of_store.notify(notifications::of_store(health, clock.now())))

@@ -4,7 +4,7 @@
 
 use breakerbox_testkit::overload::{GateKind, Measures, Scenario, judge, simulate};
 
-const SEEDS: u64 = 2;
+const SEEDS: u64 = 4;
 
 fn scenario(name: &str) -> Scenario {
     Scenario::all().unwrap().into_iter().find(|scenario| scenario.name == name).unwrap()
@@ -65,6 +65,7 @@ reaches_its_targets! {
     noise_10_fleet_of_100: "noise-10-fleet-of-100";
     noise_5_then_overload: "noise-5-then-overload";
     noise_10_then_overload: "noise-10-then-overload";
+    noise_20_then_overload: "noise-20-then-overload";
     noise_10_then_overload_fleet_of_4: "noise-10-then-overload-fleet-of-4";
     noise_10_a_fifth_over: "noise-10-a-fifth-over";
     noise_that_begins: "noise-that-begins";

@@ -31,7 +31,8 @@ pub trait Clock: Send + Sync + 'static {
     }
 }
 
-/// The machine's monotonic clock. Its origin is the process's first use of the clock.
+/// The machine's monotonic clock. It shows Unix time as of its first use, and ignores later adjustments of the system's
+/// time. So the throttles of a fleet, which do some things at fixed times, do them at about the same time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
@@ -53,21 +54,6 @@ impl Clock for SystemClock {
                 Timestamp::from_micros(micros)
             }
         }
-    }
-}
-
-/// A monotonic clock that shows Unix time. It reads the system's time once, at its first use, and ignores later
-/// adjustments of the system's time. It is used for stores, because several processes read a store's times.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct WallClock;
-
-impl Clock for WallClock {
-    fn now(&self) -> Timestamp {
-        static AHEAD: LazyLock<Duration> = LazyLock::new(|| {
-            let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-            since_1970.saturating_sub(Duration::from_micros(precise().as_micros()))
-        });
-        precise() + *AHEAD
     }
 }
 
@@ -207,10 +193,12 @@ const ASLEEP: u64 = 0;
 /// Whether the recent time has been read since the last tick.
 static WAS_READ: AtomicBool = AtomicBool::new(false);
 
-static ORIGIN: LazyLock<(quanta::Clock, quanta::Instant)> = LazyLock::new(|| {
+/// The machine's clock, the time of its first use by that clock, and the same time as time since 1970.
+static ORIGIN: LazyLock<(quanta::Clock, quanta::Instant, Duration)> = LazyLock::new(|| {
     let clock = quanta::Clock::new();
     let start = clock.now();
-    (clock, start)
+    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    (clock, start, since_1970)
 });
 
 /// The thread that updates the recent time.
@@ -263,10 +251,10 @@ impl Drop for ClockUser {
 }
 
 fn precise() -> Timestamp {
-    let (clock, start) = &*ORIGIN;
-    let elapsed = clock.now().duration_since(*start);
-    // Starts at 1, because 0 means that the ticker sleeps.
-    Timestamp::from_micros(u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX).saturating_add(1))
+    let (clock, start, since_1970) = &*ORIGIN;
+    let now = since_1970.saturating_add(clock.now().duration_since(*start));
+    // At least 1, because 0 means that the ticker sleeps.
+    Timestamp::from_micros(u64::try_from(now.as_micros()).unwrap_or(u64::MAX).max(1))
 }
 
 #[cold]
@@ -366,11 +354,11 @@ mod tests {
     }
 
     #[test]
-    fn the_wall_clock_tells_the_time_since_1970() {
+    fn the_system_clock_tells_the_time_since_1970() {
         let since_1970 = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
-        let told = Duration::from_micros(WallClock.now().as_micros());
+        let told = Duration::from_micros(SystemClock.now().as_micros());
         assert!(told.abs_diff(since_1970()) < Duration::from_secs(3_600), "{told:?}");
-        assert!(WallClock.now() >= Timestamp::ZERO + told);
+        assert!(SystemClock.now() >= Timestamp::ZERO + told);
     }
 
     /// Runs in a separate process, because other tests in this process use the clock.

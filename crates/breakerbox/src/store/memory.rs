@@ -15,7 +15,7 @@ use super::{
     Answer, Cursor, Delta, ListQuery, Merged, Page, RampReply, RampRequest, Readable, Store, StoreError,
     Swap, Swapped, Term,
 };
-use crate::clock::{Clock, WallClock};
+use crate::clock::{Clock, SystemClock};
 use crate::clock::{TokioClock, is_paused};
 
 /// The maximum number of expired circuits that one operation removes, so that no operation takes long.
@@ -88,7 +88,7 @@ impl MemoryStore {
     /// as in a test with paused time.
     #[must_use]
     pub fn new() -> Self {
-        if is_paused() { Self::with_clock(TokioClock::new()) } else { Self::with_clock(WallClock) }
+        if is_paused() { Self::with_clock(TokioClock::new()) } else { Self::with_clock(SystemClock) }
     }
 
     /// Creates an empty store with another clock.

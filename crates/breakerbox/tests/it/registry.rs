@@ -106,7 +106,7 @@ fn all_circuits_can_be_gone_through() {
 
 #[test]
 fn trips_are_forgotten_when_they_are_forgiven_and_not_before() {
-    let service = Service::new(&simple());
+    let service = Service::new(&simple().forgive_after(secs(300)));
     let circuit = service.tripped("e1");
     service.clock.advance(secs(30));
     succeed(&circuit, 1);

@@ -8,11 +8,9 @@
 //! | [`reminders`] | trials with reminders: each tenant has one circuit for all of its reminders |
 //! | `trace` | the history of each circuit, from the gateway's database |
 //!
-//! **The failure that opens the circuit.** For events it is the fifth consecutive one, all within a minute
-//! (`consecutive_failures` 5, `window` 1m). At 0.5 events/s the first delivery's retry, due after 5 s, is among
-//! them, so the fifth failure is that of the fourth event or of the first one's retry. For reminders it is the
-//! twentieth within a minute (preset `reminders`, `failures` 20): at 0.5/s after 38 s, before any retry, since
-//! retries are due after a minute.
+//! **The failure that opens the circuit.** It is the fifth consecutive one (`consecutive_failures` 5, also in the
+//! preset `reminders`). At 0.5 events/s the first delivery's retry, due after 5 s, is among them, so the fifth
+//! failure is that of the fourth event or of the first one's retry. Retries of reminders are due after a minute.
 
 mod trace;
 
@@ -243,7 +241,7 @@ pub fn reminders(program: &Path, size: Size) -> Result<Findings> {
         times::sleep_until(last_at + REMINDER_WAITS[0] + LONGEST_HOLD);
     }
     let traces = stop_and_read(&mut site, &REMINDER_WAITS)?;
-    judge(&groups, &traces, &Named { rule: "failures", failures: 20 }, size, &mut findings)?;
+    judge(&groups, &traces, &Named { rule: "consecutive_failures", failures: 5 }, size, &mut findings)?;
     judge_beside(&beside, &traces, size, &mut findings)?;
     Ok(findings)
 }

@@ -89,6 +89,8 @@ pub(super) enum Mode {
 /// The counts since the latest evaluation, and the time they cover.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Seen {
+    /// The time of the evaluation, in seconds since the clock's origin.
+    pub(super) now: f64,
     pub(super) seconds: f64,
     pub(super) asked: f64,
     pub(super) sent: f64,
@@ -317,7 +319,14 @@ impl Estimate {
         let (accepts, outcomes) = (self.accepts.per_second(), self.outcomes.per_second());
         let count = self.outcomes.count;
         let share = if count > 0.0 { 1.0 - self.accepts.count / count } else { 0.0 };
-        Known { offered: self.offered.per_second(), accepts, outcomes, share, count }
+        Known {
+            offered: self.offered.per_second(),
+            usual: self.usual.per_second(),
+            accepts,
+            outcomes,
+            share,
+            count,
+        }
     }
 
     /// Whether the destination has stopped accepting calls.
@@ -393,11 +402,23 @@ impl Estimate {
 mod tests {
     use super::*;
 
+    /// A time at which no trial begins.
+    const BETWEEN_TRIALS: Seen = Seen {
+        now: 1.9,
+        seconds: 0.0,
+        asked: 0.0,
+        sent: 0.0,
+        accepted: 0.0,
+        rejected: 0.0,
+        neither: 0.0,
+        latency: 0.0,
+    };
+
     /// Evaluates the estimate fifty times per second for some seconds of steady traffic. `rates` are calls per second:
     /// offered, sent, accepted and rejected.
     fn steady(estimate: &mut Estimate, mode: Mode, seconds: u32, rates: [f64; 4]) -> Mode {
         let [asked, sent, accepted, rejected] = rates.map(|rate| rate / 50.0);
-        let seen = Seen { seconds: 0.02, asked, sent, accepted, rejected, neither: 0.0, latency: 0.01 };
+        let seen = Seen { seconds: 0.02, asked, sent, accepted, rejected, latency: 0.01, ..BETWEEN_TRIALS };
         (0..seconds * 50).fold(mode, |mode, _| estimate.look(mode, seen))
     }
 
@@ -473,7 +494,7 @@ mod tests {
         {
             let mut estimate = healthy();
             assert_eq!(steady(&mut estimate, Mode::Calm, 1, [100.0, 100.0, 0.0, 0.0]), Mode::Probing);
-            let seen = Seen { seconds: 0.1, asked: 10.0, sent: 10.0, accepted, rejected, ..Seen::default() };
+            let seen = Seen { seconds: 0.1, asked: 10.0, sent: 10.0, accepted, rejected, ..BETWEEN_TRIALS };
             assert_eq!(
                 estimate.look(Mode::Probing, seen),
                 expected,
@@ -485,7 +506,7 @@ mod tests {
     #[test]
     fn slow_answers_are_no_outage() {
         let mut estimate = healthy();
-        let silent = Seen { seconds: 0.02, asked: 2.0, sent: 2.0, latency: 0.5, ..Seen::default() };
+        let silent = Seen { seconds: 0.02, asked: 2.0, sent: 2.0, latency: 0.5, ..BETWEEN_TRIALS };
         let modes = |count: usize, estimate: &mut Estimate| {
             (0..count).fold(Mode::Calm, |mode, _| estimate.look(mode, silent))
         };
@@ -499,10 +520,10 @@ mod tests {
     fn a_pause_says_nothing_about_capacity() {
         for seconds in [1.0, 2.0, 5.0, 20.0] {
             let mut estimate = healthy();
-            let seen = Seen { seconds: 0.02, asked: 2.0, sent: 2.0, rejected: 2.0, ..Seen::default() };
+            let seen = Seen { seconds: 0.02, asked: 2.0, sent: 2.0, rejected: 2.0, ..BETWEEN_TRIALS };
             let mode = estimate.look(Mode::Calm, seen);
             // No call is offered until the receiver's `Retry-After` is over.
-            let pause = Seen { seconds, asked: 1.0, sent: 1.0, rejected: 2.0, ..Seen::default() };
+            let pause = Seen { seconds, asked: 1.0, sent: 1.0, rejected: 2.0, ..BETWEEN_TRIALS };
             assert_eq!(estimate.look(mode, pause), Mode::Calm, "{seconds} s");
             assert_eq!(steady(&mut estimate, Mode::Calm, 5, [100.0, 100.0, 100.0, 0.0]), Mode::Calm);
         }
@@ -512,7 +533,7 @@ mod tests {
     fn idle_time_heals() {
         let mut estimate = healthy();
         steady(&mut estimate, Mode::Calm, 5, [500.0, 500.0, 100.0, 400.0]);
-        let idle = Seen { seconds: IDLE_SECONDS, ..Seen::default() };
+        let idle = Seen { seconds: IDLE_SECONDS, ..BETWEEN_TRIALS };
         assert_eq!(estimate.look(Mode::Shedding, idle), Mode::Calm);
         assert_eq!(estimate, Estimate::default());
     }

@@ -188,7 +188,7 @@ impl Adaptive {
         let before = self.looked_at.swap(now, Relaxed);
         // The first evaluation only starts the counts: the time before it is not a pause in the calls.
         let seconds = if before == 0 { 0.0 } else { now.saturating_sub(before) as f64 / 1e6 };
-        let seen = self.count(seconds);
+        let seen = self.count(now, seconds);
         // Without elapsed time there are no rates: after the clock has stepped back, the counts only start anew.
         if seconds > 0.0 {
             self.judge(seen, now);
@@ -221,7 +221,7 @@ impl Adaptive {
     }
 
     /// Returns the counts since the latest evaluation.
-    fn count(&self, seconds: f64) -> Seen {
+    fn count(&self, now: u64, seconds: f64) -> Seen {
         let counters = [&self.calls.asked, &self.shed, &self.calls.accepted, &self.rejected, &self.neither];
         let totals = counters.map(|counter| counter.load(Relaxed));
         let mut new = [0.0; 5];
@@ -230,7 +230,8 @@ impl Adaptive {
         }
         let [asked, shed, accepted, rejected, neither] = new;
         let latency = self.latency.load();
-        Seen { seconds, asked, sent: asked - shed, accepted, rejected, neither, latency }
+        let now = now as f64 / 1e6;
+        Seen { now, seconds, asked, sent: asked - shed, accepted, rejected, neither, latency }
     }
 }
 

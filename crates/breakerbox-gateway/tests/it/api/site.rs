@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use breakerbox::store::{MemoryStore, Store};
 use breakerbox::throttle::Throttle;
-use breakerbox::{Breakerbox, WallClock};
+use breakerbox::{Breakerbox, SystemClock};
 use breakerbox_core::Timestamp;
 use breakerbox_egress::{AddressPolicy, Incoming};
 use breakerbox_gateway::api::{
@@ -163,8 +163,8 @@ impl Site {
         let queue =
             SqliteQueue::new(database.clone(), directory.clone(), Arc::new(DirectDispatch::default()));
         let queue = Arc::new(queue);
-        let store = Arc::new(MemoryStore::with_clock(WallClock));
-        let circuits = Breakerbox::builder().store(Arc::clone(&store)).clock(WallClock).build();
+        let store = Arc::new(MemoryStore::with_clock(SystemClock));
+        let circuits = Breakerbox::builder().store(Arc::clone(&store)).clock(SystemClock).build();
         let stand_in = Arc::new(StandIn {
             queue: Arc::clone(&queue),
             refusal: Mutex::default(),
