@@ -34,8 +34,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// dropped, and the next read then returns an error.
 const MAX_OBSERVED: usize = 100_000;
 
-/// The timeout for calls to the receiver, so that a test can't hang.
-const CALL_TIMEOUT_MS: u64 = 600_000;
+/// The timeout for calls to the receiver. It is longer than any call that succeeds, and shorter than the time for which
+/// a test waits for a worker, so that a call that hangs counts as a failure, and the test goes on.
+const CALL_TIMEOUT_MS: u64 = 60_000;
 
 /// The command-line options of a worker.
 #[derive(Args, Clone, Debug)]
