@@ -22,6 +22,8 @@ pub const MAX_EVERY: Duration = Duration::from_secs(5 * 365 * 86_400);
 pub const MAX_SKIPPED: u32 = 10_000;
 /// The end of the calendar: the beginning of the year 9999.
 const END_OF_TIME: Timestamp = Timestamp::from_millis(253_370_764_800_000);
+/// The latest time at which an occurrence can be: just before [`END_OF_TIME`].
+const LAST_TIME: Timestamp = Timestamp::from_micros(END_OF_TIME.as_micros() - 1);
 
 /// The times at which a reminder is due.
 ///
@@ -230,7 +232,7 @@ impl Schedule {
     /// ```
     #[must_use]
     pub fn latest(&self, after: Option<Timestamp>, until: Timestamp) -> Option<Missed> {
-        let until = self.ends_at.map_or(until, |end| until.min(end)).min(END_OF_TIME);
+        let until = self.ends_at.map_or(until, |end| until.min(end)).min(LAST_TIME);
         // No occurrence is before `first_at`, so the span begins there at the earliest.
         let from = after.map_or(self.first_at, |after| self.first_at.max(after + Duration::from_micros(1)));
         if from > until {

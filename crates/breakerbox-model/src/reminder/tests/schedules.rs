@@ -254,6 +254,15 @@ fn it_is_kept_as_compact_json() {
     assert!(serde_json::from_str::<Schedule>(r#"{"at":5,"ends_at":7}"#).is_ok());
 }
 
+#[test]
+fn no_schedule_begins_at_the_end_of_the_calendar() {
+    let now = at("9999-06-01T00:00:00Z");
+    let new_year = Schedule::new(Some(minute(0)), cron("0 0 1 1 *", "UTC"), None, None, now).unwrap();
+    assert_eq!(new_year.first(), Some(at("9998-01-01T00:00:00Z")));
+    let stored_schedule = serde_json::to_string(&new_year).unwrap();
+    assert_eq!(serde_json::from_str::<Schedule>(&stored_schedule).unwrap(), new_year);
+}
+
 fn some_repeat() -> impl Strategy<Value = Repeat> {
     let crons = [
         ("* * * * *", "UTC"),
