@@ -26,7 +26,7 @@ fn the_guide_to_reminders_has_the_defaults_and_all_names() {
         format!("| `retry` | `{waits}` |"),
         format!("| `when_failed` | `{}` |", rules.when_failed),
         format!("| `catch_up` | `{}` |", rules.catch_up),
-        "| `circuit_by` | `tenant` |".to_owned(),
+        format!("| `circuit_by` | `{}` |", format!("{:?}", rules.circuit_by).to_lowercase()),
     ] {
         assert!(page.contains(&row), "{row}");
     }
