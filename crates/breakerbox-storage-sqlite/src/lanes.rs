@@ -149,7 +149,7 @@ pub(super) const UNUSED_LANES: &str =
 /// not need them: a resend finds the lane by its URL. Returns the number of lanes checked, at most `limit`.
 pub(super) fn forget_unused(
     connection: &Connection,
-    writer_state: &WriterState,
+    writer_state: &mut WriterState,
     now: Timestamp,
     limit: usize,
 ) -> rusqlite::Result<usize> {
@@ -163,6 +163,7 @@ pub(super) fn forget_unused(
         // Read from memory, not from the table: this transaction may have added deliveries.
         if writer_state.unfinished_in(*lane).count == 0 {
             delete.execute([lane])?;
+            writer_state.stored_attempts.delete(connection, *lane)?;
         } else {
             // Checked again later, after the others.
             used.execute(params![lane, micros(now)])?;

@@ -17,6 +17,7 @@
 //! | `migrations` | migrates the schema to the newest version |
 //! | `checkpoints` | keeps the write-ahead log short without blocking the writer |
 //! | `writer_state` | the writer's state in memory: leases, backlogs, closed lanes |
+//! | `last_attempts` | the latest attempt in each lane, written when its result changes |
 //! | `ids` | generates unique ids, even if the clock is set back |
 //! | `clock_step`, `bounded_waits` | startup when stored times are ahead of the clock |
 //! | `idempotency` | idempotency keys of the last 24 hours |
@@ -44,6 +45,7 @@ mod ids;
 mod insert;
 mod job;
 mod lanes;
+mod last_attempts;
 mod maintenance;
 mod migrations;
 mod notifications;

@@ -23,6 +23,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0011_pulled.sql"),
     include_str!("migrations/0012_outages.sql"),
     include_str!("migrations/0013_circuit_runs.sql"),
+    include_str!("migrations/0014_last_attempts.sql"),
 ];
 
 /// The newest schema version that this program knows.

@@ -2,7 +2,7 @@
 //! The writer keeps the current leases in memory.
 
 use breakerbox_core::Timestamp;
-use breakerbox_model::delivery::NextStep;
+use breakerbox_model::delivery::{LastAttempt, NextStep};
 use breakerbox_model::objects::{Attempt, DeliveryId, FailReason};
 use breakerbox_storage::{Lease, QueueError, Settled, Settlement};
 use rusqlite::params;
@@ -23,6 +23,8 @@ impl Command for Settlement {
             return Ok(Settled::Fenced);
         };
         note(transaction, delivery, held.requests, &self.attempt)?;
+        let last = LastAttempt::from(&self.attempt);
+        transaction.writer_state.note_attempt(transaction.connection, held.lane, last)?;
         if let (Some(reminder), Some(missed)) = (held.reminder, self.stands_for) {
             runs::stands_for(transaction.connection, reminder, delivery, missed)?;
         }

@@ -7,6 +7,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 
 use breakerbox_core::Timestamp;
+use breakerbox_model::delivery::LastAttempt;
 use breakerbox_model::objects::{Id, TenantId};
 use breakerbox_storage::Lease;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -14,6 +15,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::columns::{micros, number, whole};
 use super::disk::Disk;
 use super::ids::Ids;
+use super::last_attempts::StoredAttempts;
 
 /// The number of low bits in a lease number, which count the leases since startup. The high bits count the
 /// startups, so that no lease number is reused.
@@ -68,6 +70,7 @@ enum Undo {
     Deferred { tenant: i64, was: Unfinished, of_tenant: Unfinished },
     Closed(i64),
     Opened(i64),
+    AttemptStored(i64),
 }
 
 pub(super) struct WriterState {
@@ -84,6 +87,8 @@ pub(super) struct WriterState {
     closed: BTreeSet<i64>,
     names: HashMap<i64, TenantId>,
     pub(super) ids: Ids,
+    /// The latest attempts that are stored.
+    pub(super) stored_attempts: StoredAttempts,
     last_lease: i64,
     undo: Vec<Undo>,
     /// Lanes whose backlog has changed and is not written to the database yet.
@@ -113,6 +118,7 @@ impl WriterState {
             closed: BTreeSet::new(),
             names: HashMap::new(),
             ids: Ids::open(connection, now)?,
+            stored_attempts: StoredAttempts::default(),
             last_lease: starts << STARTS_SHIFT,
             undo: Vec::new(),
             dirty: Vec::new(),
@@ -311,8 +317,22 @@ impl WriterState {
     /// Forgets a closed lane that is empty.
     pub(super) fn forget_closed(&mut self, connection: &Connection, lane: i64) -> rusqlite::Result<()> {
         connection.prepare_cached("DELETE FROM closed_lanes WHERE lane = ?1")?.execute([lane])?;
+        self.stored_attempts.delete(connection, lane)?;
         if self.closed.remove(&lane) {
             self.undo.push(Undo::Opened(lane));
+        }
+        Ok(())
+    }
+
+    /// Stores an attempt as the latest one in its lane, unless that is stored already or the lane is closed.
+    pub(super) fn note_attempt(
+        &mut self,
+        connection: &Connection,
+        lane: i64,
+        attempt: LastAttempt,
+    ) -> rusqlite::Result<()> {
+        if !self.is_closed(lane) && self.stored_attempts.write(connection, lane, attempt)? {
+            self.undo.push(Undo::AttemptStored(lane));
         }
         Ok(())
     }
@@ -364,6 +384,7 @@ impl WriterState {
                 Undo::Opened(lane) => {
                     self.closed.insert(lane);
                 }
+                Undo::AttemptStored(lane) => self.stored_attempts.forget(lane),
             }
         }
     }

@@ -10,7 +10,7 @@ use breakerbox_core::Timestamp;
 use breakerbox_egress::Incoming;
 use breakerbox_model::delivery::lanes::{LaneSignal, Sleep};
 use breakerbox_model::delivery::{
-    AttemptContext, Connection, Disposition, Fault, LocalFault, NextStep, Reply, ReplyEffect,
+    AttemptContext, Connection, Disposition, Fault, LastAttempt, LocalFault, NextStep, Reply, ReplyEffect,
 };
 use breakerbox_model::objects::{Attempt, FailReason};
 use breakerbox_storage::{EndpointEntry, Leased, Settled, Settlement};
@@ -70,6 +70,8 @@ impl Dispatch {
             self.own_outages.observe(source, &destination, &incoming, self.now());
             return self.put_off(&destination, leased, pass, cause, &incoming).await;
         }
+        // Before the circuit learns of it, so that a notification about the circuit can state the response.
+        self.destinations.note_attempt(&destination, last_attempt(&incoming, started_at));
         if is_probe {
             // The next probe may begin only after the circuit store has confirmed this result.
             pass.permit.settle_and_confirm(classification(kind, retry_after)).await;
@@ -277,11 +279,21 @@ const fn classification(kind: OutcomeKind, retry_after: Option<Duration>) -> Cla
     }
 }
 
-fn attempt(incoming: Incoming, started_at: Timestamp, probe: bool) -> Attempt {
-    let (status, fault) = match incoming.reply {
+/// Returns the status of a reply, or the fault because of which there is none.
+const fn result_of(reply: Reply) -> (Option<u16>, Option<Fault>) {
+    match reply {
         Reply::Answered { status, .. } => (Some(status), None),
         Reply::Failed(fault) => (None, Some(fault)),
-    };
+    }
+}
+
+fn last_attempt(incoming: &Incoming, started_at: Timestamp) -> LastAttempt {
+    let (status, fault) = result_of(incoming.reply);
+    LastAttempt { started_at, status, fault, detail: incoming.detail.as_deref().map(Arc::from) }
+}
+
+fn attempt(incoming: Incoming, started_at: Timestamp, probe: bool) -> Attempt {
+    let (status, fault) = result_of(incoming.reply);
     Attempt {
         started_at,
         latency: incoming.latency,

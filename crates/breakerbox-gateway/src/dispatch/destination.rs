@@ -10,7 +10,7 @@ use breakerbox::throttle::{Throttle, Throttles};
 use breakerbox::{Breakerbox, Circuit, KeyError};
 use breakerbox_core::Timestamp;
 use breakerbox_egress::Outgoing;
-use breakerbox_model::delivery::{ResponseRules, RetrySchedule, Signer, Target, TokenBucket};
+use breakerbox_model::delivery::{LastAttempt, ResponseRules, RetrySchedule, Signer, Target, TokenBucket};
 use breakerbox_model::objects::{
     CircuitOwner, DisabledBecause, Id, LaneId, Moment, Purpose, RateLimit, SigningSecrets, TenantId,
 };
@@ -371,6 +371,11 @@ impl Destinations {
         let gone = self.forget(lane);
         self.buckets.lock().unwrap_or_else(PoisonError::into_inner).remove(&lane);
         gone
+    }
+
+    /// Records an attempt as the latest one of the destination's endpoint and circuit.
+    pub(super) fn note_attempt(&self, destination: &Destination, attempt: LastAttempt) {
+        self.directory.note_attempt(destination.lane, destination.key(), attempt);
     }
 
     /// Returns whether any endpoint uses this circuit.

@@ -48,7 +48,9 @@ impl NotificationBuilder {
         let observed = changes.into_iter().map(|ChangeToReport { change, is_unreported_outage }| {
             let policy = self.breakers.policy_of(&change.key);
             let endpoints = sharing.get(&change.key).map(Vec::as_slice).unwrap_or_default();
-            let known = CircuitContext { policy: &policy, endpoints, is_unreported_outage };
+            let last = self.directory.last_attempt_of_circuit(&change.key);
+            let known =
+                CircuitContext { policy: &policy, endpoints, last: last.as_ref(), is_unreported_outage };
             let notifications = notifications(&change.key, &change.change, &known);
             let outage = OutageStep::of(&change.key, &change.change, &known, self.trip_after);
             ObservedChange { change, notifications, outage }

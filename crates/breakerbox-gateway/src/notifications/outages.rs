@@ -9,6 +9,7 @@ use std::time::Duration;
 use breakerbox::store::Store;
 use breakerbox_core::{Record, Status};
 use breakerbox_model::notifications::Notification;
+use breakerbox_storage::Directory;
 use breakerbox_storage::clock::StoreClock;
 use breakerbox_storage::records::{Notifications, RecordsError};
 use tokio::time::{MissedTickBehavior, interval};
@@ -27,20 +28,22 @@ pub struct DelayedTrips {
     records: Arc<dyn Notifications>,
     circuits: Arc<dyn Store>,
     own_outages: Arc<OwnOutages>,
+    directory: Arc<Directory>,
     clock: StoreClock,
 }
 
 impl DelayedTrips {
     /// Creates the task for trips in these records, about circuits in this store. It sends none while `own_outages`
-    /// says that the gateway's side is at fault.
+    /// says that the gateway's side is at fault. `directory` has the latest attempts.
     #[must_use]
     pub fn new(
         records: Arc<dyn Notifications>,
         circuits: Arc<dyn Store>,
         own_outages: Arc<OwnOutages>,
+        directory: Arc<Directory>,
         clock: StoreClock,
     ) -> Self {
-        Self { records, circuits, own_outages, clock }
+        Self { records, circuits, own_outages, directory, clock }
     }
 
     /// Sends due trips until the future is dropped.
@@ -94,6 +97,7 @@ impl DelayedTrips {
         let Some(record) = record else { return (trip, true) };
         let drift = self.clock.drift().noticeable();
         let retry_at = record.retry_at.map(|at| drift.to_wall(at));
-        (trip.at_present(record.trips, retry_at), record.status() == Status::Closed)
+        let last = self.directory.last_attempt_of_circuit(&trip.subject);
+        (trip.at_present(record.trips, retry_at, last.as_ref()), record.status() == Status::Closed)
     }
 }

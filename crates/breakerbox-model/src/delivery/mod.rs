@@ -3,6 +3,7 @@
 //! | part | decision |
 //! | --- | --- |
 //! | [`Reply`], [`Fault`] | the response to a request, or why there was none |
+//! | [`LastAttempt`] | the result of the latest attempt, for people |
 //! | [`LocalFaultPace`] | when a delivery is retried after a local fault |
 //! | [`ReplyEffect`], [`ResponseRules`] | the effect of a reply on the delivery, its circuit and its throttle (response rules) |
 //! | [`RetrySchedule`] | when a failed attempt is retried |
@@ -19,6 +20,7 @@
 mod buckets;
 mod headers;
 pub mod lanes;
+mod last_attempt;
 mod local_fault_pace;
 mod next_step;
 mod probe_choice;
@@ -34,6 +36,7 @@ pub use buckets::KeyedBuckets;
 pub use headers::{
     CustomHeaders, HeaderError, MAX_HEADERS, MAX_NAME_LENGTH, MAX_TOTAL_LENGTH, MAX_VALUE_LENGTH,
 };
+pub use last_attempt::LastAttempt;
 pub use local_fault_pace::LocalFaultPace;
 pub use next_step::{AttemptContext, NextStep, bounded_due};
 pub use probe_choice::{ProbeCandidate, ProbeChoice, ProbeRank};

@@ -18,8 +18,10 @@ use std::time::Duration;
 use breakerbox_core::{Cause, Change, CircuitBy, Policy, Status, Timestamp, Totals, TripRule};
 
 use super::notification::{
-    CircuitFacts, Counted, DisableConditions, Disabled, News, Notification, Recovered, Tripped, Warned, Why,
+    CircuitFacts, Counted, DisableConditions, Disabled, LastResult, News, Notification, Recovered, Tripped,
+    Warned, Why,
 };
+use crate::delivery::LastAttempt;
 use crate::values::CircuitId;
 use crate::values::{CircuitOwner, EndpointId, Moment, Purpose, ShownKey};
 
@@ -33,9 +35,17 @@ pub struct CircuitContext<'k> {
     pub policy: &'k Policy,
     /// The endpoints that share the circuit.
     pub endpoints: &'k [EndpointId],
+    /// The latest attempt through the circuit. `None`: not known.
+    pub last: Option<&'k LastAttempt>,
     /// Whether the current outage was not reported yet. This happens if the trip itself was not observed, so
     /// that only the circuit's later state is known.
     pub is_unreported_outage: bool,
+}
+
+impl CircuitContext<'_> {
+    fn last(&self) -> LastResult {
+        self.last.map(LastResult::from).unwrap_or_default()
+    }
 }
 
 /// Returns the notifications to create at once for a circuit's change. Most changes need none.
@@ -48,7 +58,7 @@ pub fn notifications(key: &str, change: &Change, known: &CircuitContext<'_>) -> 
     let is_failure = is_failure(&change.cause);
     let is_success = matches!(change.cause, Cause::ProbesSucceeded | Cause::RecoveryRateMet);
     match change.to {
-        Status::Disabled if is_failure => add(epoch, News::Disabled(given_up(circuit(), change))),
+        Status::Disabled if is_failure => add(epoch, News::Disabled(given_up(circuit(), change, known.last()))),
         Status::Closed if is_success => {
             let trips = change.trips;
             add(epoch, News::Recovery(Recovered { circuit: circuit(), since: None, trips }));
@@ -58,7 +68,7 @@ pub fn notifications(key: &str, change: &Change, known: &CircuitContext<'_>) -> 
     if is_failure
         && change.to == Status::Open
         && let Some(since) = change.failing_since
-        && let Some(warned) = warned(circuit, change, since, known.policy)
+        && let Some(warned) = warned(circuit, change, since, known)
     {
         // One warning for each period of failures, which ends with the next success.
         add(since.as_micros(), News::DisableWarning(warned));
@@ -68,7 +78,7 @@ pub fn notifications(key: &str, change: &Change, known: &CircuitContext<'_>) -> 
 
 /// Returns the notification that a circuit opened with this change.
 pub(super) fn trip(key: &str, change: &Change, known: &CircuitContext<'_>) -> Notification {
-    let news = News::Trip(tripped(circuit(key, known.endpoints), change, known.policy));
+    let news = News::Trip(tripped(circuit(key, known.endpoints), change, known));
     notification(key, change, change.epoch.0, news)
 }
 
@@ -87,8 +97,9 @@ fn warned(
     circuit: impl FnOnce() -> CircuitFacts,
     change: &Change,
     failing_since: Timestamp,
-    policy: &Policy,
+    known: &CircuitContext<'_>,
 ) -> Option<Warned> {
+    let policy = known.policy;
     let trips_needed = policy.disable_after()?;
     let limit = policy.disable_min();
     if limit.is_zero() || change.at.since(failing_since) < limit / 2 {
@@ -102,10 +113,12 @@ fn warned(
         retry_at: change.retry_at.map(Moment),
         trips: change.trips,
         trips_needed,
+        last: known.last(),
     })
 }
 
-fn tripped(circuit: CircuitFacts, change: &Change, policy: &Policy) -> Tripped {
+fn tripped(circuit: CircuitFacts, change: &Change, known: &CircuitContext<'_>) -> Tripped {
+    let policy = known.policy;
     let rule = match change.cause {
         Cause::Rule(rule) => Some(rule),
         _ => None,
@@ -120,10 +133,11 @@ fn tripped(circuit: CircuitFacts, change: &Change, policy: &Policy) -> Tripped {
         disables: policy
             .disable_after()
             .map(|trips| DisableConditions { trips, failing_ms: millis(policy.disable_min()) }),
+        last: known.last(),
     }
 }
 
-fn given_up(circuit: CircuitFacts, change: &Change) -> Disabled {
+fn given_up(circuit: CircuitFacts, change: &Change, last: LastResult) -> Disabled {
     use breakerbox_core::Mode;
     let reason = match &change.mode {
         Mode::Disabled(by) => by.reason().to_owned(),
@@ -136,6 +150,7 @@ fn given_up(circuit: CircuitFacts, change: &Change) -> Disabled {
         host: None,
         last_success_at: change.last_success.map(Moment),
         reason,
+        last,
     }
 }
 

@@ -32,8 +32,8 @@ pub use self::growth::{Grown, Growth};
 pub use self::kind::{Kind, KindError, Kinds};
 pub use self::message::Message;
 pub use self::notification::{
-    CircuitFacts, Counted, DisableConditions, Disabled, News, Notification, Recovered, STORE, Stopped,
-    Tripped, Warned, Why,
+    CircuitFacts, Counted, DisableConditions, Disabled, LastResult, News, Notification, Recovered, STORE,
+    Stopped, Tripped, Warned, Why,
 };
 pub use self::outage::{BeganOutage, OutageStep};
 pub use self::pacing::{

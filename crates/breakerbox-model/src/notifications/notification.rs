@@ -11,6 +11,7 @@ use breakerbox_core::own_outage::{End, Outage};
 use serde::{Deserialize, Serialize};
 
 use super::kind::Kind;
+use crate::delivery::LastAttempt;
 use crate::values::{EndpointId, Moment, ShownKey, TenantId};
 
 /// The subject of notifications about the circuit store.
@@ -148,6 +149,23 @@ pub struct Counted {
     pub mean_latency_ms: u64,
 }
 
+/// The latest attempt that the gateway made, as far as it is known.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct LastResult {
+    /// The HTTP status of the response. `None`: there was no response, or no attempt is known.
+    #[serde(default)]
+    pub last_status: Option<u16>,
+    /// Why there was no response, such as `connect: connection refused`. `None`: there was one, or no attempt is known.
+    #[serde(default)]
+    pub last_error: Option<String>,
+}
+
+impl From<&LastAttempt> for LastResult {
+    fn from(attempt: &LastAttempt) -> Self {
+        Self { last_status: attempt.status, last_error: attempt.error() }
+    }
+}
+
 /// The conditions for disabling a circuit. Both must be met.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct DisableConditions {
@@ -175,6 +193,9 @@ pub struct Tripped {
     pub trips: u32,
     /// The conditions for disabling the circuit. `None`: it is never disabled.
     pub disables: Option<DisableConditions>,
+    /// The latest attempt through the circuit when it opened.
+    #[serde(flatten)]
+    pub last: LastResult,
 }
 
 /// The facts about a circuit that closed again.
@@ -204,6 +225,9 @@ pub struct Disabled {
     pub last_success_at: Option<Moment>,
     /// The human-readable reason why the circuit or the endpoint was disabled.
     pub reason: String,
+    /// The latest attempt through the circuit, or to the endpoint.
+    #[serde(flatten)]
+    pub last: LastResult,
 }
 
 /// The facts about a circuit that will be disabled soon.
@@ -225,6 +249,9 @@ pub struct Warned {
     pub trips: u32,
     /// The number of trips at which the circuit is disabled.
     pub trips_needed: u32,
+    /// The latest attempt through the circuit.
+    #[serde(flatten)]
+    pub last: LastResult,
 }
 
 /// The facts about a reminder that stopped.
@@ -238,6 +265,9 @@ pub struct Stopped {
     pub host: String,
     /// The human-readable reason why the reminder stopped.
     pub reason: String,
+    /// The latest attempt of the run that stopped the reminder.
+    #[serde(flatten)]
+    pub last: LastResult,
 }
 
 impl CircuitFacts {
@@ -362,6 +392,7 @@ impl Notification {
             host: url.host_str().map(str::to_owned),
             last_success_at: None,
             reason: "the endpoint responded with 410 Gone".into(),
+            last: LastResult { last_status: Some(410), last_error: None },
         });
         Self { tenant: Some(tenant), subject: endpoint.to_string().into(), epoch, at, news }
     }
@@ -389,6 +420,7 @@ impl Notification {
         run: u32,
         url: &str,
         why: impl Into<String>,
+        last: LastResult,
         at: Timestamp,
     ) -> Self {
         let host = url::Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned));
@@ -403,6 +435,7 @@ impl Notification {
                 run,
                 host: host.unwrap_or_default(),
                 reason: why.into(),
+                last,
             }),
         }
     }

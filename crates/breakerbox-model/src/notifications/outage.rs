@@ -19,6 +19,7 @@ use breakerbox_core::{Cause, Change, OverrideCommand, Status, Timestamp};
 
 use super::decide::{CircuitContext, is_failure, trip};
 use super::notification::{News, Notification};
+use crate::delivery::LastAttempt;
 use crate::values::Moment;
 
 /// The effect of a circuit's change on its outage.
@@ -67,13 +68,21 @@ impl OutageStep {
 }
 
 impl Notification {
-    /// Returns a trip with the circuit's present number of trips and time of the next probe. A trip that is sent later
-    /// than the circuit opened would otherwise announce a probe in the past.
+    /// Returns a trip with the circuit's present number of trips, time of the next probe and latest attempt. A trip that
+    /// is sent later than the circuit opened would otherwise announce a probe in the past.
     #[must_use]
-    pub fn at_present(mut self, trips: u32, retry_at: Option<Timestamp>) -> Self {
+    pub fn at_present(
+        mut self,
+        trips: u32,
+        retry_at: Option<Timestamp>,
+        last: Option<&LastAttempt>,
+    ) -> Self {
         if let News::Trip(news) = &mut self.news {
             news.trips = news.trips.max(trips);
             news.retry_at = retry_at.map(Moment);
+            if let Some(last) = last {
+                news.last = last.into();
+            }
         }
         self
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use breakerbox_core::format_duration;
 
 use super::notification::{
-    CircuitFacts, Counted, Disabled, News, Notification, Recovered, Stopped, Tripped, Warned, Why,
+    CircuitFacts, Counted, Disabled, LastResult, News, Notification, Recovered, Stopped, Tripped, Warned, Why,
 };
 use crate::values::Moment;
 
@@ -107,6 +107,15 @@ fn affected(circuit: &CircuitFacts) -> String {
     if line.ends_with("...") { line } else { line + "." }
 }
 
+/// Returns the line of the text that states the latest response, or why there was none. Empty if neither is known.
+fn latest(last: &LastResult) -> Option<String> {
+    match (last.last_status, &last.last_error) {
+        (Some(status), _) => Some(format!("Latest response: status {status}.")),
+        (None, Some(error)) => Some(format!("Latest response: none ({error}).")),
+        (None, None) => None,
+    }
+}
+
 /// Returns what waits while the circuit is not closed: `runs` or `deliveries`.
 fn waiting(circuit: &CircuitFacts) -> &'static str {
     if circuit.purpose == "reminders" { "runs" } else { "deliveries" }
@@ -178,16 +187,14 @@ fn trip(news: &Tripped, tenant: &str) -> (String, Vec<String>) {
         );
     }
     let cause = news.cause.as_ref().map_or_else(|| "not recorded".to_owned(), Why::sentence);
-    let lines = vec![
-        affected(circuit),
-        format!("Since: {}.", news.since),
-        format!("Reason: {cause}."),
-        next,
-        format!(
-            "What to do: check the responses of the receiver ({}), and fix the receiver. The circuit then closes by itself.",
-            look(circuit, tenant)
-        ),
-    ];
+    let mut lines =
+        vec![affected(circuit), format!("Since: {}.", news.since), format!("Reason: {cause}.")];
+    lines.extend(latest(&news.last));
+    lines.push(next);
+    lines.push(format!(
+        "What to do: fix the receiver. The circuit then closes by itself. For its state and its latest response, see {}.",
+        look(circuit, tenant)
+    ));
     (title, lines)
 }
 
@@ -211,20 +218,21 @@ fn recovery(news: &Recovered, tenant: &str, notification: &Notification) -> (Str
 
 fn disabled(news: &Disabled, tenant: &str, notification: &Notification) -> (String, Vec<String>) {
     if let Some(circuit) = &news.circuit {
-        let lines = vec![
+        let mut lines = vec![
             affected(circuit),
             format!("Since: {}; {}.", at(notification), latest_success(news.last_success_at)),
             format!("Reason: {}.", news.reason),
-            format!(
-                "What happens next: nothing is sent, and nothing probes. Until the circuit is enabled, {}.",
-                parked(circuit)
-            ),
-            format!(
-                "What to do: fix the receiver, then enable the circuit: {}. The parked {} are sent then.",
-                enable(circuit, tenant),
-                waiting(circuit)
-            ),
         ];
+        lines.extend(latest(&news.last));
+        lines.push(format!(
+            "What happens next: nothing is sent, and nothing probes. Until the circuit is enabled, {}.",
+            parked(circuit)
+        ));
+        lines.push(format!(
+            "What to do: fix the receiver, then enable the circuit: {}. The parked {} are sent then.",
+            enable(circuit, tenant),
+            waiting(circuit)
+        ));
         let title = titled(
             circuit,
             "keeps failing; its circuit is disabled",
@@ -259,23 +267,24 @@ fn warning(news: &Warned, tenant: &str) -> (String, Vec<String>) {
     };
     let next_probe =
         news.retry_at.map(|retry_at| format!(" The next probe is at {retry_at}.")).unwrap_or_default();
-    let lines = vec![
+    let mut lines = vec![
         affected(circuit),
         match news.failing_since {
             Some(since) => format!("Since: {since}; {}.", latest_success(news.last_success_at)),
             None => format!("Since: {}.", latest_success(news.last_success_at)),
         },
         "Reason: it has failed for half of the time after which it is disabled.".into(),
-        format!(
-            "What happens next: {}.{next_probe} A probe that fails at {} or later disables the circuit{trips}. A disabled circuit is not probed.",
-            parked(circuit),
-            news.disabled_at
-        ),
-        format!(
-            "What to do: fix the receiver before then; one success is enough. For details, see {}.",
-            look(circuit, tenant)
-        ),
     ];
+    lines.extend(latest(&news.last));
+    lines.push(format!(
+        "What happens next: {}.{next_probe} A probe that fails at {} or later disables the circuit{trips}. A disabled circuit is not probed.",
+        parked(circuit),
+        news.disabled_at
+    ));
+    lines.push(format!(
+        "What to do: fix the receiver before then; one success is enough. For its state and its latest response, see {}.",
+        look(circuit, tenant)
+    ));
     (format!("{} will be disabled at {}", destination(circuit), news.disabled_at), lines)
 }
 
@@ -369,15 +378,18 @@ fn dead_letters(tenant: &str, count: u64, limit: u64, notification: &Notificatio
 
 fn stopped(news: &Stopped, notification: &Notification) -> (String, Vec<String>) {
     let reminder = &news.reminder;
-    let lines = vec![
+    let mut lines = vec![
         format!("Affected: reminder {reminder}, which calls {}.", news.host),
         format!("Since: {}, run {}.", at(notification), news.run),
         format!("Reason: {}.", news.reason),
+    ];
+    lines.extend(latest(&news.last));
+    lines.extend([
         "What happens next: the reminder does not fire again. It is kept, with its history.".into(),
         format!(
             "What to do: see its runs with `breakerbox reminders runs {reminder}`, or GET /v1/reminders/{reminder}/runs. Then fix the receiver and resume the reminder: `breakerbox reminders resume {reminder}`, or POST /v1/reminders/{reminder}/resume."
         ),
-    ];
+    ]);
     (format!("the reminder {reminder} has stopped"), lines)
 }
 

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use super::{
     DeliveryId, EndpointId, EventId, EventType, FailReason, LaneId, Priority, RunId, TenantId, TenantNumber,
 };
-use crate::delivery::Fault;
+use crate::delivery::{Fault, LastAttempt};
 
 /// The delivery of one event to one endpoint or dynamic URL.
 #[derive(Clone, PartialEq, Debug)]
@@ -40,6 +40,8 @@ pub struct Delivery {
     pub state: DeliveryState,
     /// The number of attempts used so far.
     pub attempts: u32,
+    /// The latest attempt. `None`: no attempt was made yet.
+    pub last_attempt: Option<LastAttempt>,
     /// The earliest time of the next attempt, or of the attempt in flight. `None`: the delivery is finished.
     pub due_at: Option<Timestamp>,
     /// The time at which the delivery fails as expired if it still waits. `None`: it is finished, or does not expire.
@@ -160,4 +162,15 @@ pub struct Attempt {
     pub response: Bytes,
     /// Whether the attempt probed a half-open circuit.
     pub probe: bool,
+}
+
+impl From<&Attempt> for LastAttempt {
+    fn from(attempt: &Attempt) -> Self {
+        Self {
+            started_at: attempt.started_at,
+            status: attempt.status,
+            fault: attempt.fault,
+            detail: attempt.detail.as_deref().map(Arc::from),
+        }
+    }
 }

@@ -10,6 +10,7 @@
 //! | [`Delivery`] | one event for one endpoint |
 //! | [`DeliveryFilter`] | the filter that listings and resends select deliveries with |
 //! | [`Attempt`] | one HTTP request made for a delivery |
+//! | [`LastAttempt`] | the result of the latest attempt of a delivery, an endpoint or a circuit |
 //! | [`Reminder`], [`Run`] | a callback that is scheduled for a time, and one firing of it |
 //! | [`ApiKey`] | an API key as it is stored, with its scopes |
 //! | [`SigningSecrets`] | the secrets that requests are signed with, with their rotation |
@@ -50,6 +51,7 @@ pub use resend::{Resend, ResendProgress, ResendState};
 pub use revision::Revision;
 pub use tenant::{Backlog, Tenant, TenantSettings};
 
+pub use crate::delivery::LastAttempt;
 pub use crate::values::{
     ApiKeyId, CircuitId, CircuitIdError, CircuitOwner, DeliveryId, DotsOnly, EndpointId, EventId, FailReason,
     Id, IdError, JobId, LaneId, Moment, MomentError, NotificationId, Priority, Purpose, RateLimit,

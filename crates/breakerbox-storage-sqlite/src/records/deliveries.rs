@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use breakerbox_model::delivery::Fault;
 use breakerbox_model::objects::{
     Attempt, Backlog, Delivery, DeliveryFilter, DeliveryId, DeliveryState, EndpointId, Event, EventId, Id,
     NewEvent, ReminderId, RunId, TenantNumber,
@@ -17,6 +16,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use super::cursors::{CursorPosition, page, position};
 use super::scan::{Order, Scan};
 use super::{SqliteRecords, listed, readable};
+use crate::last_attempts;
 use crate::columns::{content_type_of, id, number, parsed, priority, state, time, whole};
 
 pub(super) const DELIVERY: &str = "delivery";
@@ -30,9 +30,10 @@ pub(super) fn show(connection: &Connection, delivery: i64) -> rusqlite::Result<O
         .prepare_cached(
             "SELECT d.id, t.id, d.event, e.kind, d.lane, e.url, d.priority, d.state, d.reason, d.attempts, d.due_at,
                     d.expires_at, d.finished_at, e.reminder, e.run, c.lane IS NOT NULL AND d.state = 0, nullif(c.closed_at, 0),
-                    d.tenant
+                    d.tenant, a.started_at, a.status, a.fault, a.detail
              FROM deliveries d JOIN events e ON e.id = d.event JOIN tenants t ON t.row = d.tenant
-                  LEFT JOIN closed_lanes c ON c.lane = d.lane WHERE d.id = ?1",
+                  LEFT JOIN closed_lanes c ON c.lane = d.lane
+                  LEFT JOIN attempts a ON a.delivery = d.id AND a.number = d.requests WHERE d.id = ?1",
         )?
         .query_row([delivery], shown)
         .optional()
@@ -67,6 +68,10 @@ fn shown(row: &Row<'_>) -> rusqlite::Result<Delivery> {
         priority: priority(row.get(6)?),
         state,
         attempts,
+        last_attempt: match row.get::<_, Option<i64>>(18)? {
+            Some(_) => Some(last_attempts::read(row, 18)?),
+            None => None,
+        },
         due_at: while_waiting(10)?,
         expires_at: while_waiting(11)?,
         created_at: delivery.0.made_at(),
@@ -97,14 +102,11 @@ fn event(row: &Row<'_>) -> rusqlite::Result<Event> {
 }
 
 fn attempt(row: &Row<'_>) -> rusqlite::Result<(u64, Attempt)> {
-    let fault: Option<String> = row.get(4)?;
-    let fault = fault.map(|name| Fault::ALL.into_iter().find(|fault| fault.name() == name));
     let attempt = Attempt {
         started_at: time(row.get(1)?),
         latency: Duration::from_micros(whole(row.get(2)?)),
         status: row.get(3)?,
-        // A fault that only a newer version knows is shown as the most general one.
-        fault: fault.map(|fault| fault.unwrap_or(Fault::Protocol)),
+        fault: row.get_ref(4)?.as_str_or_null()?.map(last_attempts::fault_of),
         detail: row.get(5)?,
         probe: row.get(6)?,
         response: Bytes::from(row.get::<_, Option<Vec<u8>>>(7)?.unwrap_or_default()),

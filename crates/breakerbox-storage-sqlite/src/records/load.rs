@@ -14,6 +14,7 @@ use super::stored;
 use crate::Database;
 use crate::columns::{id, parsed, time};
 use crate::error::{JobError, queue_error};
+use crate::last_attempts;
 use std::sync::Arc;
 
 /// Why the records in a database can't be loaded.
@@ -67,6 +68,7 @@ pub(super) async fn fill(
             tenants(connection, &directory, &keyring)?;
             endpoints(connection, &directory, &keyring)?;
             api_keys(connection, &directory)?;
+            last_attempts::load(connection, &directory)?;
             Ok(())
         })
         .await

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use breakerbox_core::Timestamp;
-use breakerbox_model::notifications::Notification;
+use breakerbox_model::notifications::{LastResult, Notification};
 use breakerbox_model::objects::{CircuitOwner, EventType, LaneId, ReminderSettings, RunId, TenantId};
 use breakerbox_model::reminder::{Action, Decision, Step, StopReason};
 use breakerbox_storage::{AppliedDecisions, ApplyError, QueueError};
@@ -20,6 +20,7 @@ use crate::fresh::{FreshDeliveries, FreshDelivery, FreshEvent};
 use crate::insert::NewRun;
 use crate::job::Command;
 use crate::lanes;
+use crate::last_attempts;
 use crate::routes::{Routes, TenantRoutes};
 use crate::submit::room_for;
 use crate::transaction::WriteTransaction;
@@ -285,25 +286,22 @@ fn stopped(
     decision: &Decision,
     why: StopReason,
 ) -> rusqlite::Result<Notification> {
-    let (url, status, fault) = transaction
+    let (url, last) = transaction
         .connection
         .prepare_cached(
-            "SELECT r.settings ->> 'url', a.status, a.fault FROM reminders r
+            "SELECT r.settings ->> 'url', a.started_at, a.status, a.fault, a.detail FROM reminders r
                  LEFT JOIN attempts a ON a.delivery = r.open_run
              WHERE r.id = ?1 ORDER BY a.number DESC LIMIT 1",
         )?
         .query_row([found.id], |row| {
-            Ok((row.get::<_, String>(0)?, row.get::<_, Option<u16>>(1)?, row.get::<_, Option<String>>(2)?))
+            let has_attempt = row.get::<_, Option<i64>>(1)?.is_some();
+            let last = has_attempt.then(|| last_attempts::read(row, 1)).transpose()?;
+            Ok((row.get::<_, String>(0)?, last))
         })?;
-    let last = match (status, fault) {
-        (Some(status), _) => format!("; the last response was {status}"),
-        (None, Some(fault)) => format!("; the last attempt failed: {fault}"),
-        (None, None) => String::new(),
-    };
     let tenant = transaction.writer_state.tenant(transaction.connection, found.tenant)?;
-    let reason = format!("{}{last}", why.text());
+    let last = last.as_ref().map(LastResult::from).unwrap_or_default();
     let (id, run) = (decision.id.to_string(), found.numbered);
-    Ok(Notification::reminder_stopped(tenant, id, run, &url, reason, transaction.wall))
+    Ok(Notification::reminder_stopped(tenant, id, run, &url, why.text(), last, transaction.wall))
 }
 
 /// Ends the reminder with this state and reason.

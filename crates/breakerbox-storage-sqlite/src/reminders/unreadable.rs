@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use breakerbox_model::notifications::Notification;
+use breakerbox_model::notifications::{LastResult, Notification};
 use breakerbox_model::objects::ReminderId;
 use breakerbox_model::reminder::StopReason;
 use breakerbox_storage::QueueError;
@@ -90,8 +90,8 @@ pub(super) fn stop(
     let Ok(tenant) = transaction.writer_state.tenant(connection, tenant) else { return Ok(()) };
     let run = u32::try_from(whole(numbered)).unwrap_or(u32::MAX);
     let why = StopReason::Unreadable.text();
-    let notification =
-        Notification::reminder_stopped(tenant, reminder.to_string(), run, "", why, transaction.wall);
+    let (id, last) = (reminder.to_string(), LastResult::default());
+    let notification = Notification::reminder_stopped(tenant, id, run, "", why, last, transaction.wall);
     transaction.notify(&notification, routes)?;
     Ok(())
 }

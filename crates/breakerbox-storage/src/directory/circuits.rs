@@ -58,6 +58,11 @@ impl Circuits {
         self.all.range(first_of(key)..).next().is_some_and(|(found, _)| **found == *key)
     }
 
+    /// Iterates over the lanes of the endpoints that use this circuit.
+    pub(super) fn lanes(&self, key: &str) -> impl Iterator<Item = LaneId> {
+        self.all.range(first_of(key)..).take_while(move |(found, _)| **found == *key).map(|(_, lane)| *lane)
+    }
+
     /// Returns the endpoint whose own policy applies to the circuit, if any.
     pub(super) fn deciding(&self, key: &str) -> Option<&Arc<EndpointEntry>> {
         let ((found, _), entry) = self.own.range(first_of(key)..).next()?;

@@ -7,6 +7,7 @@
 //! | [`TenantEndpoints`] | a tenant with its endpoints, and which of them receive events of a type |
 //! | [`Defaults`] | the gateway's defaults for settings that are not set |
 //! | [`PolicyLayers`] | policies layered over each other, and the origin of each value |
+//! | [`Directory::last_attempt`], [`Directory::last_attempt_of_circuit`] | the latest response of each endpoint and circuit |
 //! | [`Watcher`], [`Changed`] | the observer of changes |
 //!
 //! Every delivery and every fan-out uses the directory, so a lookup takes one read lock and one hash, and returns an
@@ -27,6 +28,7 @@
 mod circuits;
 mod defaults;
 mod entries;
+mod last_attempts;
 mod policy;
 mod tenant_endpoints;
 
@@ -35,6 +37,7 @@ use std::ops::Bound;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use breakerbox_core::{Policy, Timestamp};
+use breakerbox_model::delivery::LastAttempt;
 use breakerbox_model::objects::{
     ApiKey, ApiKeyId, Endpoint, EndpointId, EventType, KeyHash, LaneId, Tenant, TenantId,
 };
@@ -43,6 +46,7 @@ use subtle::ConstantTimeEq;
 use self::circuits::Circuits;
 pub use self::defaults::Defaults;
 pub use self::entries::{EndpointEntry, ReminderEntry, TenantEntry};
+use self::last_attempts::LastAttempts;
 pub use self::policy::{BuiltPolicy, ExplainedValue, PolicyLayers, PolicyOrigin};
 pub use self::tenant_endpoints::TenantEndpoints;
 use super::WaitingLane;
@@ -53,6 +57,7 @@ use super::records::RecordsError;
 pub struct Directory {
     defaults: Defaults,
     known: RwLock<Entries>,
+    last_attempts: LastAttempts,
     watcher: OnceLock<Box<dyn Watcher>>,
 }
 
@@ -176,6 +181,32 @@ impl Directory {
     #[must_use]
     pub fn deciding(&self, key: &str) -> Option<Arc<EndpointEntry>> {
         self.read().circuits.deciding(key).cloned()
+    }
+
+    /// Records an attempt as the latest one in its lane, unless a later one is known. `circuit` is the key of the
+    /// lane's circuit. Unlike all other changes, attempts are recorded by the dispatcher, before their commit: they were
+    /// made in any case.
+    pub fn note_attempt(&self, lane: LaneId, circuit: &str, attempt: LastAttempt) {
+        // Under the lock, so that a deleted endpoint leaves nothing behind.
+        let known = self.read();
+        if known.endpoints.contains_key(&lane) {
+            self.last_attempts.note_endpoint(lane, attempt);
+        } else {
+            drop(known);
+            self.last_attempts.note_dynamic(circuit, attempt);
+        }
+    }
+
+    /// Returns the latest attempt in an endpoint's lane. `None`: no attempt is known.
+    #[must_use]
+    pub fn last_attempt(&self, lane: LaneId) -> Option<LastAttempt> {
+        self.last_attempts.of_endpoint(lane)
+    }
+
+    /// Returns the latest attempt through a circuit: of its endpoints, or of dynamic URLs. `None`: no attempt is known.
+    #[must_use]
+    pub fn last_attempt_of_circuit(&self, key: &str) -> Option<LastAttempt> {
+        self.last_attempts.of_circuit(key, self.read().circuits.lanes(key))
     }
 
     /// Returns all circuits that have a policy of their own, with that policy.
@@ -330,6 +361,7 @@ impl Directory {
         let policies = {
             let mut known = self.write();
             let gone = known.endpoints.remove(&id.into());
+            self.last_attempts.forget_endpoint(id.into());
             if let Some(tenant_endpoints) =
                 gone.as_ref().and_then(|gone| known.tenants.get_mut(&gone.tenant.id))
             {

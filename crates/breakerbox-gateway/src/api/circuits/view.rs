@@ -1,7 +1,7 @@
 //! The JSON representation of circuits.
 
 use breakerbox_core::{Cause, Mode, Policy, RandomBits, Record, Status, Timestamp, Totals};
-use breakerbox_model::objects::{CircuitId, CircuitOwner, PastChange, Purpose, ShownKey};
+use breakerbox_model::objects::{CircuitId, CircuitOwner, LastAttempt, PastChange, Purpose, ShownKey};
 use breakerbox_model::policy_values;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -150,6 +150,17 @@ pub(super) struct CircuitView {
     /// The time of the first counted failure since the latest success; null if there was none.
     #[schema(value_type = Option<String>, format = "date-time")]
     failing_since: Option<Moment>,
+    /// The HTTP status of the response to the gateway's latest attempt through the circuit; null if there was no
+    /// attempt or no response. Calls of the decision API are not attempts.
+    #[schema(example = 503)]
+    last_status: Option<u16>,
+    /// Why the latest attempt had no response: `timeout`, `dns`, `address_denied`, `connect`, `tls`, `reset` or
+    /// `protocol`, a colon and a short description; null if it had one, or if there was no attempt.
+    #[schema(example = "connect: connection refused")]
+    last_error: Option<String>,
+    /// The time at which the latest attempt began; null if there was none.
+    #[schema(value_type = Option<String>, format = "date-time")]
+    last_attempt_at: Option<Moment>,
     /// While the circuit is half-open, the number of successful probes.
     probe_successes: u32,
     /// Whether a probe is in flight.
@@ -164,6 +175,8 @@ pub(super) struct CircuitView {
 impl CircuitView {
     pub(super) fn new(api: &Api, key: &str, record: &Record) -> Self {
         let (tenant, purpose) = owner(key);
+        let last = api.services.directory.last_attempt_of_circuit(key);
+        let last = last.as_ref();
         Self {
             id: CircuitId::of(key).to_string(),
             key: key.to_owned(),
@@ -178,6 +191,9 @@ impl CircuitView {
             opened_at: record.opened_at.map(Moment),
             last_success_at: record.last_success.map(Moment),
             failing_since: record.failing_since.map(Moment),
+            last_status: last.and_then(|last| last.status),
+            last_error: last.and_then(LastAttempt::error),
+            last_attempt_at: last.map(|last| Moment(last.started_at)),
             probe_successes: record.probe_successes,
             probing: record.lease.is_some(),
             changed_at: record.cause.as_ref().map(|_| Moment(record.changed_at)),

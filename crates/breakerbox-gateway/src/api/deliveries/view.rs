@@ -1,6 +1,6 @@
 //! The JSON representation of deliveries and attempts.
 
-use breakerbox_model::objects::{Attempt, Delivery, DeliveryState, FailReason};
+use breakerbox_model::objects::{Attempt, Delivery, DeliveryState, FailReason, LastAttempt};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -56,6 +56,16 @@ pub(in crate::api) struct DeliveryView {
     waits_until: Option<Moment>,
     /// The number of attempts used. Local faults of the gateway use no attempts.
     pub(in crate::api) attempts: u32,
+    /// The HTTP status of the latest attempt's response; null if there was no attempt or no response.
+    #[schema(example = 503)]
+    pub(in crate::api) last_status: Option<u16>,
+    /// Why the latest attempt had no response: `timeout`, `dns`, `address_denied`, `connect`, `tls`, `reset` or
+    /// `protocol`, a colon and a short description; null if it had one, or if there was no attempt.
+    #[schema(example = "connect: connection refused")]
+    pub(in crate::api) last_error: Option<String>,
+    /// The time at which the latest attempt began; null if there was none.
+    #[schema(value_type = Option<String>, format = "date-time")]
+    pub(in crate::api) last_attempt_at: Option<Moment>,
     /// While the delivery is pending or retrying, the earliest time of the next attempt.
     #[schema(value_type = Option<String>, format = "date-time")]
     pub(in crate::api) due_at: Option<Moment>,
@@ -101,6 +111,7 @@ impl DeliveryView {
             DeliveryState::Failed(reason) => Some(reason_name(reason)),
             _ => None,
         };
+        let last = delivery.last_attempt.as_ref();
         let DeliveryWait { is_parked, wait } = waits::of_delivery(api, &delivery);
         Self {
             parked: is_parked,
@@ -118,6 +129,9 @@ impl DeliveryView {
             state: delivery.state.name().name(),
             reason,
             attempts: delivery.attempts,
+            last_status: last.and_then(|last| last.status),
+            last_error: last.and_then(LastAttempt::error),
+            last_attempt_at: last.map(|last| Moment(last.started_at)),
             due_at: delivery.due_at.map(|at| api.shown(at)),
             expires_at: delivery.expires_at.map(|at| api.shown(at)),
             created_at: Moment(delivery.created_at),

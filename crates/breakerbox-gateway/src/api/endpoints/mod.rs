@@ -1,5 +1,6 @@
 //! Endpoints: create, list, show, change, delete; enable and disable; secrets; test requests.
 
+mod effective;
 mod secrets;
 mod test_send;
 mod view;
@@ -16,6 +17,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 pub(super) use self::secrets::{NewSecret, SecretsView};
+use self::effective::{EffectiveView, EndpointShown};
 use self::view::{EndpointBody, EndpointChange, EndpointView};
 pub(super) use self::view::{checked_in_flight, checked_timeout};
 use super::Api;
@@ -64,7 +66,8 @@ async fn list(
     let mut facts = lanes.into_iter().zip(keys.into_iter().zip(statuses));
     Ok(axum::Json(Listed::of(found, |endpoint| {
         let (lane, (key, status)) = facts.next().unwrap_or((LaneNow::default(), (None, Status::Closed)));
-        EndpointView::new(endpoint, key.as_deref(), status).waiting(&api, lane)
+        let last = api.services.directory.last_attempt(endpoint.lane());
+        EndpointView::new(endpoint, key.as_deref(), status).waiting(&api, lane).last_attempt(last.as_ref())
     })))
 }
 
@@ -119,19 +122,21 @@ struct CreatedView {
 }
 
 /// Show an endpoint
+///
+/// Returns the endpoint and, in `effective`, every setting that applies to it, with its origin.
 #[utoipa::path(
     get,
     path = "/v1/endpoints/{endpoint}",
     tag = "endpoints",
     params(("endpoint" = String, Path, description = "Endpoint ID", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
-    responses((status = 200, description = "The endpoint", body = EndpointView, headers(("etag" = String)))),
+    responses((status = 200, description = "The endpoint", body = EndpointShown, headers(("etag" = String)))),
     security(("api_key" = ["read"])),
 )]
 async fn show(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Read>,
     Named(id): Named<EndpointId>,
-) -> ApiResult<Revised<EndpointView>> {
+) -> ApiResult<Revised<EndpointShown>> {
     let endpoint = seen(&api, &caller, id).await?;
     Ok(Revised(endpoint.revision, shown(&api, endpoint).await?))
 }
@@ -149,7 +154,7 @@ async fn show(
         ("endpoint" = String, Path, description = "Endpoint ID", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$"),
         ("if-match" = Option<String>, Header, description = "Change the resource only if its `etag` still has this value", min_length = 1, pattern = "^(\\*|\"[1-9][0-9]{0,17}\")$"),
     ),
-    responses((status = 200, description = "The endpoint", body = EndpointView, headers(("etag" = String)))),
+    responses((status = 200, description = "The endpoint", body = EndpointShown, headers(("etag" = String)))),
     security(("api_key" = ["manage"])),
 )]
 async fn change(
@@ -158,7 +163,7 @@ async fn change(
     Named(id): Named<EndpointId>,
     IfMatch(revision): IfMatch,
     Json(body): Json<EndpointChange>,
-) -> ApiResult<Revised<EndpointView>> {
+) -> ApiResult<Revised<EndpointShown>> {
     if body.sets_policy() {
         caller.needs(Scope::Admin, "changing policy")?;
     }
@@ -210,14 +215,14 @@ async fn delete(
     path = "/v1/endpoints/{endpoint}/enable",
     tag = "endpoints",
     params(("endpoint" = String, Path, description = "Endpoint ID", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
-    responses((status = 200, description = "The endpoint", body = EndpointView, headers(("etag" = String)))),
+    responses((status = 200, description = "The endpoint", body = EndpointShown, headers(("etag" = String)))),
     security(("api_key" = ["manage"])),
 )]
 async fn enable(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Manage>,
     Named(id): Named<EndpointId>,
-) -> ApiResult<Revised<EndpointView>> {
+) -> ApiResult<Revised<EndpointShown>> {
     let before = seen(&api, &caller, id).await?;
     let endpoint = match before.disabled {
         Some(_) => api.services.records.set_endpoint_disabled(id, None).await?,
@@ -247,14 +252,14 @@ async fn enable(
     path = "/v1/endpoints/{endpoint}/disable",
     tag = "endpoints",
     params(("endpoint" = String, Path, description = "Endpoint ID", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
-    responses((status = 200, description = "The endpoint", body = EndpointView, headers(("etag" = String)))),
+    responses((status = 200, description = "The endpoint", body = EndpointShown, headers(("etag" = String)))),
     security(("api_key" = ["manage"])),
 )]
 async fn disable(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Manage>,
     Named(id): Named<EndpointId>,
-) -> ApiResult<Revised<EndpointView>> {
+) -> ApiResult<Revised<EndpointShown>> {
     seen(&api, &caller, id).await?;
     let endpoint = api.services.records.set_endpoint_disabled(id, Some(DisabledBecause::Owner)).await?;
     Ok(Revised(endpoint.revision, shown(&api, endpoint).await?))
@@ -270,12 +275,18 @@ pub(super) async fn seen(api: &Api, caller: &Caller, id: EndpointId) -> ApiResul
     }
 }
 
-/// Returns the view of an endpoint, with its circuit.
-async fn shown(api: &Api, endpoint: Endpoint) -> ApiResult<EndpointView> {
+/// Returns the view of an endpoint, with its circuit and its effective settings.
+async fn shown(api: &Api, endpoint: Endpoint) -> ApiResult<EndpointShown> {
     let key = circuits::key_of(api, &endpoint);
     let status = circuits::statuses(api, std::slice::from_ref(&key)).await?;
     let lanes = waits::of_lanes(api, &api.services.records.backlogs_of(&[endpoint.lane()]).await?);
     let lane = lanes.first().copied().unwrap_or_default();
     let status = status.first().copied().unwrap_or(Status::Closed);
-    Ok(EndpointView::new(endpoint, key.as_deref(), status).waiting(api, lane))
+    let last = api.services.directory.last_attempt(endpoint.lane());
+    // The endpoint may have been deleted in the meantime.
+    let entry = api.services.directory.endpoint(endpoint.lane());
+    let entry = entry.ok_or_else(|| Problem::not_found("endpoint", &endpoint.id.to_string()))?;
+    let effective = EffectiveView::new(&api.services.directory, &entry)?;
+    let view = EndpointView::new(endpoint, key.as_deref(), status).waiting(api, lane).last_attempt(last.as_ref());
+    Ok(EndpointShown { endpoint: view, effective })
 }

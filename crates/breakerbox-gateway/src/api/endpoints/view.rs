@@ -5,7 +5,9 @@ use std::time::Duration;
 use breakerbox_core::{CircuitBy, Key, Status, format_duration};
 use breakerbox_egress::AddressPolicy;
 use breakerbox_model::delivery::{CustomHeaders, RetrySchedule};
-use breakerbox_model::objects::{DisabledBecause, Endpoint, EndpointSettings, Filter, Secret, TenantId};
+use breakerbox_model::objects::{
+    DisabledBecause, Endpoint, EndpointSettings, Filter, LastAttempt, Secret, TenantId,
+};
 use serde::Serialize;
 use serde_json::Value;
 use url::Url;
@@ -61,6 +63,16 @@ pub(super) struct EndpointView {
     /// The time until which it waits; null if only a change ends the wait, or if the time is not known.
     #[schema(value_type = Option<String>, format = "date-time")]
     waits_until: Option<Moment>,
+    /// The HTTP status of the latest attempt's response; null if there was no attempt or no response.
+    #[schema(example = 503)]
+    last_status: Option<u16>,
+    /// Why the latest attempt had no response: `timeout`, `dns`, `address_denied`, `connect`, `tls`, `reset` or
+    /// `protocol`, a colon and a short description; null if it had one, or if there was no attempt.
+    #[schema(example = "connect: connection refused")]
+    last_error: Option<String>,
+    /// The time at which the latest attempt began; null if there was none.
+    #[schema(value_type = Option<String>, format = "date-time")]
+    last_attempt_at: Option<Moment>,
     /// The names of the custom headers. Their values are not shown, because they may be secrets.
     header_names: Vec<String>,
     /// The request timeout; null means the gateway's default.
@@ -117,6 +129,9 @@ impl EndpointView {
             waiting: 0,
             waits_for: None,
             waits_until: None,
+            last_status: None,
+            last_error: None,
+            last_attempt_at: None,
             header_names: settings.headers.iter().map(|(name, _)| name.to_string()).collect(),
             timeout: settings.timeout.map(format_duration),
             max_in_flight: settings.max_in_flight,
@@ -135,6 +150,16 @@ impl EndpointView {
             waiting: lane.waiting,
             waits_for: lane.wait.map(|wait| wait.waits_for.name()),
             waits_until: lane.wait.and_then(|wait| wait.until).map(|at| api.shown(at)),
+            ..self
+        }
+    }
+
+    /// Adds the result of the latest attempt, if there was one.
+    pub(super) fn last_attempt(self, last: Option<&LastAttempt>) -> Self {
+        Self {
+            last_status: last.and_then(|last| last.status),
+            last_error: last.and_then(LastAttempt::error),
+            last_attempt_at: last.map(|last| Moment(last.started_at)),
             ..self
         }
     }

@@ -15,7 +15,8 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use self::names::{NamesView, PolicyChange};
+pub(super) use self::names::NamesView;
+use self::names::PolicyChange;
 use super::Api;
 use super::caller::{Admin, Allowed, Read};
 use super::circuits::PurposeView;

@@ -222,6 +222,13 @@ pub(super) struct RunView {
     parked: bool,
     /// The number of attempts used.
     attempts: u32,
+    /// The HTTP status of the latest attempt's response; null if there was no attempt or no response.
+    #[schema(example = 503)]
+    last_status: Option<u16>,
+    /// Why the latest attempt had no response: a fault, a colon and a short description; null if it had one, or if there
+    /// was no attempt.
+    #[schema(example = "connect: connection refused")]
+    last_error: Option<String>,
     /// While the run is pending or retrying, the earliest time of the next attempt.
     #[schema(value_type = Option<String>, format = "date-time")]
     due_at: Option<Moment>,
@@ -251,6 +258,8 @@ impl RunView {
             reason: delivery.reason,
             parked: delivery.parked,
             attempts: delivery.attempts,
+            last_status: delivery.last_status,
+            last_error: delivery.last_error,
             due_at: delivery.due_at,
             fired_at: delivery.created_at,
             sent_at: sent_at.map(Moment),

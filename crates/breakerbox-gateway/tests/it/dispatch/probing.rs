@@ -75,7 +75,7 @@ async fn a_quiet_zombie_trips_at_once_and_is_disabled_after_three_days() {
     assert_eq!((first.to, last.to), (Status::Open, Status::Disabled));
     let failing = last.at.since(last.failing_since.unwrap());
     assert!((72 * HOUR..76 * HOUR).contains(&failing), "disabled after {failing:?}");
-    let known = CircuitContext { policy: &policy, endpoints: &[], is_unreported_outage: false };
+    let known = CircuitContext { policy: &policy, endpoints: &[], last: None, is_unreported_outage: false };
     let news = notifications("acme https://dead.example", last, &known);
     assert!(
         matches!(&news[..], [notification] if matches!(notification.news, News::Disabled(_))),

@@ -72,7 +72,7 @@ impl Delayed {
     fn trips(&self) -> DelayedTrips {
         let circuits = Arc::clone(&self.circuits) as Arc<dyn Store>;
         let records = Arc::new(self.rig.records.clone());
-        DelayedTrips::new(records, circuits, Arc::default(), Clocks::system().store())
+        DelayedTrips::new(records, circuits, Arc::default(), Arc::default(), Clocks::system().store())
     }
 
     async fn kinds(&self) -> Vec<&'static str> {

@@ -24,12 +24,12 @@ fn policy() -> Policy {
 }
 
 fn notifications_of(change: &Change, policy: &Policy) -> Vec<Notification> {
-    notifications(KEY, change, &CircuitContext { policy, endpoints: &[], is_unreported_outage: false })
+    notifications(KEY, change, &CircuitContext { policy, endpoints: &[], last: None, is_unreported_outage: false })
 }
 
 /// Returns the effect of a change on the circuit's outage, as one word.
 fn step(change: &Change, is_unreported_outage: bool) -> &'static str {
-    let known = CircuitContext { policy: &policy(), endpoints: &[], is_unreported_outage };
+    let known = CircuitContext { policy: &policy(), endpoints: &[], last: None, is_unreported_outage };
     match OutageStep::of(KEY, change, &known, MINUTE) {
         OutageStep::None => "",
         OutageStep::Begins(began) => {
@@ -129,17 +129,17 @@ fn an_outage_that_nobody_was_told_of_is_told_by_what_is_left_of_it() {
 #[test]
 fn a_trip_that_is_told_later_says_what_happens_next() {
     use crate::notifications::News;
-    let known = CircuitContext { policy: &policy(), endpoints: &[], is_unreported_outage: false };
+    let known = CircuitContext { policy: &policy(), endpoints: &[], last: None, is_unreported_outage: false };
     let OutageStep::Begins(began) = OutageStep::of(KEY, &change(RULE, Status::Open), &known, MINUTE) else {
         panic!("it begins")
     };
-    let News::Trip(news) = began.trip.at_present(9, Some(at(99))).news else { panic!("it is a trip") };
+    let News::Trip(news) = began.trip.at_present(9, Some(at(99)), None).news else { panic!("it is a trip") };
     assert_eq!((news.since.0, news.retry_at.unwrap().0, news.trips), (at(0), at(99), 9));
 }
 
 #[test]
 fn a_circuit_that_is_nobodys_is_the_operators() {
-    let known = CircuitContext { policy: &policy(), endpoints: &[], is_unreported_outage: false };
+    let known = CircuitContext { policy: &policy(), endpoints: &[], last: None, is_unreported_outage: false };
     let notifications_of = notifications("a/b c", &change(RULE, Status::Disabled), &known);
     assert_eq!((notifications_of.len(), &notifications_of[0].tenant), (1, &None));
     let OutageStep::Begins(began) = OutageStep::of("a/b c", &change(RULE, Status::Open), &known, MINUTE)

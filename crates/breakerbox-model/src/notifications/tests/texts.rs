@@ -18,7 +18,7 @@ fn endpoints(count: u64) -> Vec<EndpointId> {
 
 fn notifications_of(key: &str, change: &Change, policy: PolicyBuilder, ids: u64) -> Notification {
     let (policy, endpoints) = (policy.build().unwrap(), endpoints(ids));
-    let known = CircuitContext { policy: &policy, endpoints: &endpoints, is_unreported_outage: false };
+    let known = CircuitContext { policy: &policy, endpoints: &endpoints, last: None, is_unreported_outage: false };
     notifications(key, change, &known).pop().unwrap_or_else(|| {
         match OutageStep::of(key, change, &known, Duration::ZERO) {
             OutageStep::Begins(began) => began.trip,
