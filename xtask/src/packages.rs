@@ -2,7 +2,7 @@
 //!
 //! On Debian and its derivatives, as root or with a `sudo` that needs no password, missing programs are
 //! installed. Elsewhere the error names the package to install. No service is started: tests start their own
-//! servers.
+//! servers. A program whose package would start one is only unpacked, below `target/`.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -29,8 +29,46 @@ const PACKAGES: [Package; 4] = [
     Package { program: "pip3", folders: &[], debian: "python3-pip" },
 ];
 
+/// The directory below `target/` into which packages are unpacked. Tests search it too.
+const UNPACKED: &str = "target/tools";
+
+/// A test checks the gateway's metrics with `promtool`. Its package contains the Prometheus server, and would start it.
+const PROMTOOL: Package =
+    Package { program: "promtool", folders: &["target/tools/usr/bin"], debian: "prometheus" };
+
 /// Installs the programs that the tests need and that are missing, with `apt-get`.
 pub(crate) fn install() -> Result<()> {
+    install_packages()?;
+    unpack(&PROMTOOL)
+}
+
+/// Downloads a package and unpacks it, without installing it, unless its program is there.
+fn unpack(package: &Package) -> Result<()> {
+    if package.is_there() {
+        return Ok(());
+    }
+    let by_hand = format!("{} missing; install: {}", package.program, package.debian);
+    if find("apt-get", &[]).is_none() {
+        bail!("{by_hand}");
+    }
+    let folder = Path::new(UNPACKED);
+    std::fs::create_dir_all(folder)?;
+    let download = || succeed(Command::new("apt-get").args(["download", package.debian]).current_dir(folder));
+    // The package list may be missing or outdated.
+    download().or_else(|_| apt(&["update"]).and_then(|()| download())).with_context(|| by_hand.clone())?;
+    let prefix = format!("{}_", package.debian);
+    for file in folder.read_dir()? {
+        let file = file?;
+        let name = file.file_name().to_string_lossy().into_owned();
+        if name.starts_with(&prefix) && name.ends_with(".deb") {
+            succeed(Command::new("dpkg-deb").arg("--extract").arg(file.path()).arg(folder))?;
+            std::fs::remove_file(file.path())?;
+        }
+    }
+    if package.is_there() { Ok(()) } else { bail!("{} has no {}", package.debian, package.program) }
+}
+
+fn install_packages() -> Result<()> {
     let missing: Vec<_> = PACKAGES.iter().filter(|package| !package.is_there()).collect();
     if missing.is_empty() {
         return Ok(());

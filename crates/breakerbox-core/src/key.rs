@@ -91,6 +91,9 @@ pub enum KeyError {
     /// The URL cannot be parsed.
     #[error("url: {0}")]
     Url(url::ParseError),
+    /// The URL has no scheme, such as `example.com/hook`.
+    #[error("url: has no scheme; add https:// in front of it")]
+    NoScheme,
     /// The scheme is neither `http` nor `https`.
     #[error("url: must begin with http:// or https://")]
     Scheme,
@@ -177,10 +180,12 @@ fn destination(text: &str) -> Result<Url, KeyError> {
     }
     let url = Url::parse(text).map_err(|error| match error {
         url::ParseError::EmptyHost => KeyError::NoHost,
+        url::ParseError::RelativeUrlWithoutBase => KeyError::NoScheme,
         other => KeyError::Url(other),
     })?;
     if !matches!(url.scheme(), "http" | "https") {
-        return Err(KeyError::Scheme);
+        // A host with a port, such as `localhost:8080`, is parsed as a scheme.
+        return Err(if text.contains("://") { KeyError::Scheme } else { KeyError::NoScheme });
     }
     if has_userinfo(text) {
         return Err(KeyError::Userinfo);
@@ -288,8 +293,10 @@ mod tests {
             ("mailto:someone@example.com", KeyError::Scheme),
             ("https://", KeyError::NoHost),
             ("https:///", KeyError::NoHost),
-            ("/in", KeyError::Url(url::ParseError::RelativeUrlWithoutBase)),
-            ("", KeyError::Url(url::ParseError::RelativeUrlWithoutBase)),
+            ("/in", KeyError::NoScheme),
+            ("", KeyError::NoScheme),
+            ("example.com/hook", KeyError::NoScheme),
+            ("localhost:8080/hook", KeyError::NoScheme),
             ("https://example.com:99999/", KeyError::Url(url::ParseError::InvalidPort)),
             (&long, KeyError::TooLong { length: 2_022 }),
             (&huge, KeyError::UrlTooLong { length: 10_000_000 }),

@@ -63,17 +63,18 @@ impl Drop for ConnectionSlot {
 #[derive(Clone, Debug)]
 pub(super) struct Wire(Arc<Passed>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Passed {
     is_http2: bool,
     is_used: AtomicBool,
     is_answering: AtomicBool,
+    /// Whether the first bytes of a plain connection were TLS, not HTTP.
+    got_tls: AtomicBool,
 }
 
 impl Wire {
     fn new(is_http2: bool) -> Self {
-        let (is_used, is_answering) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self(Arc::new(Passed { is_http2, is_used, is_answering }))
+        Self(Arc::new(Passed { is_http2, ..Passed::default() }))
     }
 
     /// Returns the traffic observer of the connection that a request used, if it has one.
@@ -101,6 +102,19 @@ impl Wire {
     /// Returns whether any byte was received since the last byte was sent.
     pub(super) fn is_answering(&self) -> bool {
         self.0.is_answering.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether the receiver answered plain HTTP with a TLS record.
+    pub(super) fn got_tls(&self) -> bool {
+        self.0.got_tls.load(Ordering::Relaxed)
+    }
+
+    /// Checks bytes that were received over a plain connection. A receiver with TLS answers a plain request with an
+    /// alert: the record type 21 and a version that begins with 3. No HTTP response begins like this.
+    fn inspect(&self, received: &[u8]) {
+        if matches!(received, [21, 3, ..]) {
+            self.0.got_tls.store(true, Ordering::Relaxed);
+        }
     }
 
     fn passed(&self, is_answering: bool) {
@@ -213,6 +227,9 @@ impl AsyncRead for Io {
             Kind::Tls(io) => Pin::new(io).poll_read(cx, buffer),
         };
         if buffer.filled().len() > before {
+            if matches!(self.kind, Kind::Plain(_)) && !self.wire.is_answering() {
+                self.wire.inspect(&buffer.filled()[before..]);
+            }
             self.wire.passed(true);
         }
         polled

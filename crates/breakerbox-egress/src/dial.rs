@@ -54,7 +54,7 @@ impl Dialer {
         let tcp = tokio::time::timeout_at(deadline, connecting)
             .await
             .map_err(|_| ConnectError::new(Fault::Timeout, "connection timed out"))?
-            .map_err(|error| ConnectError::of_io(Fault::Connect, "connection failed", &error))?;
+            .map_err(|error| ConnectError::of_io(Fault::Connect, &error))?;
         Ok(Dialed::new(tcp, &self.connections))
     }
 

@@ -5,6 +5,7 @@ use std::error::Error;
 use std::io;
 
 use breakerbox_model::delivery::{Fault, LocalFault};
+use rustls::InvalidMessage;
 
 use super::connection::Wire;
 use crate::host::local_fault;
@@ -25,17 +26,24 @@ impl ConnectError {
         Self { fault, detail: detail.into() }
     }
 
-    /// Maps an I/O error on a connection. `what` names the step that failed.
-    pub(super) fn of_io(fault: Fault, what: &str, error: &io::Error) -> Self {
+    /// Maps an I/O error on a connection.
+    pub(super) fn of_io(fault: Fault, error: &io::Error) -> Self {
         let fault = local_fault(error).map_or(fault, Fault::Local);
-        Self::new(fault, format!("{what}: {error}"))
+        Self::new(fault, plain(error))
     }
 
-    /// Maps a TLS handshake error: an untrusted certificate, or a broken connection.
+    /// Maps a TLS handshake error: an untrusted certificate, a receiver without TLS, or a broken connection.
     pub(super) fn of_handshake(error: &io::Error) -> Self {
         match find::<rustls::Error>(error) {
+            // The receiver's first bytes are not TLS. Most likely, they are a response in plain HTTP.
+            Some(rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType)) => {
+                Self::new(Fault::Tls, "the server does not speak TLS on this port; for plain HTTP, use http://")
+            }
             Some(error) => Self::new(Fault::Tls, error.to_string()),
-            None => Self::of_io(Fault::Reset, "connection lost during the TLS handshake", error),
+            None => {
+                let Self { fault, detail } = Self::of_io(Fault::Reset, error);
+                Self::new(fault, format!("connection lost during the TLS handshake: {detail}"))
+            }
         }
     }
 
@@ -56,6 +64,31 @@ impl ConnectError {
             Some(error) => error.clone(),
             None => Self::new(Fault::Connect, format!("the proxy did not connect: {error}")),
         }
+    }
+}
+
+/// Returns an I/O error in words, without the number of the operating system's error: `connection refused`.
+fn plain(error: &io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error ").next().unwrap_or_default();
+    let mut chars = text.chars();
+    // A word in capitals, such as a protocol's name, stays as it is.
+    match (chars.next(), chars.next()) {
+        (Some(first), Some(second)) if second.is_lowercase() => {
+            first.to_lowercase().chain([second]).chain(chars).collect()
+        }
+        _ => text.to_owned(),
+    }
+}
+
+/// Maps the error of a failed request to a fault and its detail, and detects a receiver that answers in TLS.
+pub(super) fn of_exchange(error: &hyper_util::client::legacy::Error) -> (Fault, String) {
+    let speaks_tls = error.connect_info().and_then(Wire::of).is_some_and(|wire| wire.got_tls());
+    match of_request(error) {
+        (Fault::Protocol | Fault::Reset, _) if speaks_tls => {
+            (Fault::Protocol, "the server speaks TLS on this port; use https://".to_owned())
+        }
+        other => other,
     }
 }
 
@@ -80,7 +113,7 @@ pub(super) fn of_request(error: &(dyn Error + 'static)) -> (Fault, String) {
             io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => {
                 (Fault::Protocol, shortened(&error.to_string()))
             }
-            _ => (Fault::Reset, shortened(&format!("connection lost: {error}"))),
+            _ => (Fault::Reset, shortened(&format!("connection lost: {}", plain(error)))),
         };
     }
     match find::<hyper::Error>(error) {
@@ -157,6 +190,13 @@ mod tests {
         let error = io::Error::from(io::ErrorKind::ConnectionReset);
         assert_eq!(ConnectError::of_handshake(&error).fault, Fault::Reset);
         assert_eq!(of_request(&io::Error::other(error)).0, Fault::Reset);
+    }
+
+    #[test]
+    fn io_errors_are_in_plain_words() {
+        let refused = io::Error::from_raw_os_error(111);
+        assert_eq!(ConnectError::of_io(Fault::Connect, &refused).detail, "connection refused");
+        assert_eq!(plain(&io::Error::other("TLS is missing")), "TLS is missing");
     }
 
     #[test]

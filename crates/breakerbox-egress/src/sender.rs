@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
+use breakerbox_core::format_duration;
 use breakerbox_model::delivery::{Fault, LocalFault, Reply};
 use bytes::{Bytes, BytesMut};
 use http::{Method, Request, Response};
@@ -24,7 +25,7 @@ use super::address::AddressPolicy;
 use super::connection::{Connections, Wire};
 use super::connector::Connector;
 use super::dial::Dialer;
-use super::fault::{may_repeat, of_request};
+use super::fault::{may_repeat, of_exchange, of_request};
 use super::progress::Progress;
 use super::proxy::Proxy;
 use super::resolve::{LookUps, Resolve, SystemResolver};
@@ -209,7 +210,7 @@ impl Sender {
             }
             ended => ended,
         };
-        let response = response.map_err(|error| of_request(&error))?;
+        let response = response.map_err(|error| of_exchange(&error))?;
         progress.answered();
         if let Some(wire) = response.extensions().get::<Wire>() {
             wire.note_answer();
@@ -250,14 +251,14 @@ fn request(outgoing: &Outgoing) -> Request<Full<Bytes>> {
 /// Returns the fault and the detail for a timeout. The fault is local if the request was waiting for one of the
 /// gateway's own resources.
 fn timed_out(progress: &Progress, limit: Duration) -> (Fault, String) {
-    let limit = limit.as_millis();
+    let limit = format_duration(limit);
     match progress.local_fault() {
         Some(cause) => {
-            (Fault::Local(cause), format!("waited for the gateway's {} for {limit} ms", cause.name()))
+            (Fault::Local(cause), format!("waited for the gateway's {} for {limit}", cause.name()))
         }
         None => {
             let what = if progress.is_answered() { "incomplete response" } else { "no response" };
-            (Fault::Timeout, format!("{what} within {limit} ms"))
+            (Fault::Timeout, format!("{what} within {limit}"))
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use breakerbox_model::delivery::{SignatureError, WEBHOOK_ID};
+use breakerbox_model::delivery::{SignatureError, WEBHOOK_EVENT_TYPE, WEBHOOK_ID};
 use bytes::Bytes;
 use http::request::Parts;
 use serde_json::{Map, Value, json};
@@ -57,6 +57,11 @@ impl Arrival {
         printable(id.unwrap_or("-").chars())
     }
 
+    /// Returns the event's type, if the request has the header `webhook-event-type`.
+    fn event_type(&self) -> Option<&str> {
+        self.parts.headers.get(&WEBHOOK_EVENT_TYPE).and_then(|kind| kind.to_str().ok())
+    }
+
     /// Returns the result of the verification as one word.
     fn signature(&self) -> &'static str {
         match self.verdict {
@@ -79,6 +84,7 @@ impl Arrival {
             "method": self.parts.method.as_str(),
             "path": self.parts.uri.path_and_query().map_or("/", |path| path.as_str()),
             "id": self.parts.headers.get(&WEBHOOK_ID).and_then(|id| id.to_str().ok()),
+            "type": self.event_type(),
             "signature": self.signature(),
             "repeated": self.again,
             "response_status": self.answered,
@@ -110,11 +116,13 @@ impl Arrival {
         let answered = painted(&self.answered.to_string(), if self.answered < 300 { "32" } else { "31" });
         let path = self.parts.uri.path_and_query().map_or("/", |path| path.as_str());
         let again = if self.again { ", repeated" } else { "" };
+        let kind = self.event_type().map(|kind| format!("  {}", printable(kind.chars().take(128))));
         let mut text = format!(
-            "{}  {} {}  {}{again}  {} bytes  {signature}  response {answered}\n",
+            "{}  {} {}{}  {}{again}  {} bytes  {signature}  response {answered}\n",
             clock(self.at),
             self.parts.method,
             printable(path.chars().take(200)),
+            kind.unwrap_or_default(),
             self.name(),
             self.body.len(),
         );

@@ -21,6 +21,9 @@ pub enum DurationError {
     /// A unit has no number before it.
     #[error("needs a whole number before each unit, such as \"30s\", \"5m\" or \"250ms\"")]
     NoNumber,
+    /// The string is a number without a unit.
+    #[error("needs a unit; write \"{0}s\" for {0} seconds, or use the unit ms, m, h or d")]
+    NumberOnly(u64),
     /// A number has no unit.
     #[error("needs a unit after each number: ms, s, m, h or d, such as \"30s\"")]
     NoUnit,
@@ -43,7 +46,7 @@ pub enum DurationError {
 /// use core::time::Duration;
 ///
 /// assert_eq!(parse_duration("1h30m"), Ok(Duration::from_secs(5_400)));
-/// assert_eq!(parse_duration("30"), Err(DurationError::NoUnit));
+/// assert_eq!(parse_duration("30"), Err(DurationError::NumberOnly(30)));
 /// ```
 ///
 /// # Errors
@@ -62,7 +65,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
         }
         let (unit, after) = split_where(after, |c| c.is_ascii_digit());
         if unit.is_empty() {
-            return Err(DurationError::NoUnit);
+            return Err(text.parse().map_or(DurationError::NoUnit, DurationError::NumberOnly));
         }
         if !UNITS.iter().any(|(name, _)| *name == unit) {
             return Err(DurationError::UnknownUnit);
@@ -133,13 +136,14 @@ mod tests {
 
     #[test]
     fn says_what_is_wrong() {
-        use DurationError::{Empty, NoNumber, NoUnit, OutOfOrder, TooLong, UnknownUnit};
+        use DurationError::{Empty, NoNumber, NoUnit, NumberOnly, OutOfOrder, TooLong, UnknownUnit};
         let table = [
             ("", Empty),
             ("s", NoNumber),
             ("-5s", NoNumber),
             ("1.5s", UnknownUnit),
-            ("30", NoUnit),
+            ("30", NumberOnly(30)),
+            ("99999999999999999999", NoUnit),
             ("1h30", NoUnit),
             ("30 s", UnknownUnit),
             ("30sec", UnknownUnit),
@@ -155,6 +159,8 @@ mod tests {
             assert_eq!(parse_duration(text), Err(error), "{text}");
         }
         assert_eq!(parse_duration("36500d"), Ok(MAX_DURATION));
+        let hint = "needs a unit; write \"5s\" for 5 seconds, or use the unit ms, m, h or d";
+        assert_eq!(alloc::string::ToString::to_string(&NumberOnly(5)), hint);
     }
 
     #[test]

@@ -3,13 +3,13 @@
 //! This module checks the types of the values in a file. [`PolicyBuilder::build`] checks their ranges, as for every
 //! policy.
 
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use core::fmt;
 use core::time::Duration;
 
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error as _, MapAccess, Visitor};
 
-use super::duration::parse_duration;
+use super::duration::{DurationError, parse_duration};
 use super::error::{PolicyError, PolicyErrorReason as Reason};
 use super::{PolicyBuilder, Preset};
 use crate::file_value::{FileValue, shortened};
@@ -92,6 +92,11 @@ fn duration(value: FileValue) -> Result<Duration, Reason> {
         FileValue::Text(text) => {
             parse_duration(&text).map_err(|error| Reason::BadDuration { found: text, error })
         }
+        FileValue::Integer(found) if found < 0 => Err(Reason::Negative { found }),
+        FileValue::Integer(number) => Err(Reason::BadDuration {
+            found: number.to_string(),
+            error: u64::try_from(number).map_or(DurationError::NoUnit, DurationError::NumberOnly),
+        }),
         found => Err(Reason::WrongType { expected: "a duration such as \"30s\"", found }),
     }
 }

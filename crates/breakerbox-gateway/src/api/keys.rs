@@ -146,7 +146,7 @@ async fn list(
     Query(query): Query<PagingOfTenant>,
 ) -> ApiResult<axum::Json<Listed<KeyView>>> {
     let (tenant, page) = query.split();
-    let tenant = caller.tenant_seen(tenant)?;
+    let tenant = caller.tenant_seen(tenant, &api.services.directory)?;
     let found = api.services.records.api_keys(tenant.as_ref(), &page).await?;
     Ok(axum::Json(Listed::of(found, |key| KeyView::from(&key))))
 }
@@ -181,7 +181,7 @@ async fn create(
         hash: text.hash(),
         name: checked_name("name", body.name, LONGEST_NAME)?,
         scopes: Scopes::of(&scopes),
-        tenant: caller.tenant_seen(body.tenant.map(|tenant| tenant.0))?,
+        tenant: caller.tenant_seen(body.tenant.map(|tenant| tenant.0), &api.services.directory)?,
         expires_at,
     };
     let scope = new.tenant.clone();

@@ -82,7 +82,7 @@ async fn list(
     Query(query): Query<PagingOfTenant>,
 ) -> ApiResult<axum::Json<Listed<LaneView>>> {
     let (tenant, page) = query.split();
-    let tenant = caller.tenant_seen(tenant)?;
+    let tenant = caller.tenant_seen(tenant, &api.services.directory)?;
     let Page { items, next } = api.services.records.lane_backlogs(tenant.as_ref(), &page).await?;
     let keys: Vec<_> = items
         .iter()

@@ -65,6 +65,7 @@ codes! {
     ScopeMissing "scope_missing" 403 "API key lacks the required scope",
     TenantMismatch "tenant_mismatch" 403 "API key is bound to another tenant",
     NotFound "not_found" 404 "Resource not found",
+    TenantNotFound "tenant_not_found" 404 "Tenant not found",
     MethodNotAllowed "method_not_allowed" 405 "Method not allowed; see the Allow header",
     BodyTimeout "body_timeout" 408 "Timeout while receiving the body",
     AlreadyExists "already_exists" 409 "Resource already exists",
@@ -144,6 +145,12 @@ impl Problem {
     #[must_use]
     pub fn not_found(what: &str, name: &str) -> Self {
         Self::new(Code::NotFound, format!("there is no {what} {name:?}"))
+    }
+
+    /// Creates the problem for a request that names a tenant which does not exist, in its query or in its body.
+    #[must_use]
+    pub fn tenant_not_found(name: &str) -> Self {
+        Self::new(Code::TenantNotFound, format!("tenant: there is no tenant {name:?}")).of_field("tenant")
     }
 
     /// Creates the problem for a valid key without the required scope.
@@ -374,7 +381,7 @@ impl From<QueueError> for Problem {
 impl From<SubmitError> for Problem {
     fn from(error: SubmitError) -> Self {
         match error {
-            SubmitError::UnknownTenant(tenant) => Self::not_found("tenant", tenant.as_str()),
+            SubmitError::UnknownTenant(tenant) => Self::tenant_not_found(tenant.as_str()),
             SubmitError::BacklogFull { waiting, bytes } => Self::new(
                 Code::BacklogFull,
                 format!(

@@ -167,7 +167,7 @@ async fn list(
     Query(query): Query<PagingOfTenant>,
 ) -> ApiResult<axum::Json<Listed<ResendView>>> {
     let (tenant, page) = query.split();
-    let tenant = caller.tenant_seen(tenant)?;
+    let tenant = caller.tenant_seen(tenant, &api.services.directory)?;
     let found = api.services.records.resends(tenant.as_ref(), &page).await?;
     Ok(axum::Json(Listed::of(found, ResendView::from)))
 }
@@ -204,7 +204,7 @@ async fn create(
         return Err(Problem::invalid("until", "must be after `from`"));
     }
     let (endpoint, event) = (body.endpoint.map(|endpoint| endpoint.0), body.event.map(|event| event.0));
-    let tenant = caller.tenant_seen(body.tenant.map(|tenant| tenant.0))?;
+    let tenant = caller.tenant_seen(body.tenant.map(|tenant| tenant.0), &api.services.directory)?;
     let tenant = resent_tenant(&api, &caller, tenant, endpoint, event).await?;
     let kind = body.r#type.map(|kind| kind.0);
     let request = idempotency::request(key, Some(&tenant), |resend: &Resend| {

@@ -4,9 +4,9 @@ use axum::extract::{FromRequestParts, State};
 use axum::response::{IntoResponse, Response};
 use breakerbox_core::own_outage::Outage;
 use breakerbox_model::objects::Moment;
-use http::StatusCode;
-use http::header::CONTENT_TYPE;
+use http::header::{ACCEPT, CONTENT_TYPE, VARY};
 use http::request::Parts;
+use http::{HeaderMap, StatusCode};
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -16,8 +16,10 @@ use super::Api;
 use super::caller::{Allowed, Read};
 use super::problem::{ApiResult, Problem};
 
-/// The media type of the metrics that prometheus-client writes.
+/// The media type of metrics in the OpenMetrics format.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// The media type of metrics in the classic Prometheus text format.
+const CLASSIC: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new().routes(routes!(healthz)).routes(routes!(readyz)).routes(routes!(metrics))
@@ -138,16 +140,43 @@ pub(super) async fn not_ready_yet() -> (StatusCode, axum::Json<HealthView>) {
 
 /// Show metrics
 ///
-/// Returns all metrics in the OpenMetrics format. Needs a key with the scope `read` for all tenants, unless `metrics.public` is set.
+/// Returns all metrics in the Prometheus text format, or in the OpenMetrics format if the `Accept` header asks for
+/// `application/openmetrics-text`. Needs a key with the scope `read` for all tenants, unless `metrics.public` is set.
 #[utoipa::path(
     get,
     path = "/metrics",
     tag = "system",
-    responses((status = 200, description = "All metrics", body = String, content_type = "application/openmetrics-text")),
+    responses((status = 200, description = "All metrics", content(
+        (String = "text/plain"),
+        (String = "application/openmetrics-text"),
+    ))),
     security(("api_key" = ["read"])),
 )]
-async fn metrics(State(api): State<Api>, _allowed: MaySeeMetrics) -> Response {
-    ([(CONTENT_TYPE, OPEN_METRICS)], api.services.metrics.encode()).into_response()
+async fn metrics(State(api): State<Api>, _allowed: MaySeeMetrics, headers: HeaderMap) -> Response {
+    let metrics = &api.services.metrics;
+    let (media_type, text) = if wants_open_metrics(&headers) {
+        (OPEN_METRICS, metrics.encode())
+    } else {
+        (CLASSIC, metrics.encode_classic())
+    };
+    ([(CONTENT_TYPE, media_type), (VARY, "accept")], text).into_response()
+}
+
+/// Returns whether the `Accept` header names OpenMetrics, and does not prefer plain text.
+fn wants_open_metrics(headers: &HeaderMap) -> bool {
+    let (mut open_metrics, mut plain) = (0.0, 0.0);
+    let values = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    for range in values.flat_map(|value| value.split(',')) {
+        let mut parts = range.split(';').map(str::trim);
+        let preference: &mut f32 = match parts.next().map(str::to_ascii_lowercase).as_deref() {
+            Some("application/openmetrics-text") => &mut open_metrics,
+            Some("text/plain") => &mut plain,
+            _ => continue,
+        };
+        let quality = parts.find_map(|part| part.strip_prefix("q=")?.trim().parse().ok()).unwrap_or(1.0);
+        *preference = preference.max(quality);
+    }
+    open_metrics > 0.0 && open_metrics >= plain
 }
 
 /// Proof that the caller may read metrics, which cover all tenants.
@@ -162,5 +191,33 @@ impl FromRequestParts<Api> for MaySeeMetrics {
             caller.needs_all_tenants("reading metrics")?;
         }
         Ok(Self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn open_metrics_are_sent_to_those_that_ask_for_them() {
+        let prometheus = "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,\
+            text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
+        for (accept, expected) in [
+            (None, false),
+            (Some("*/*"), false),
+            (Some("text/plain; version=0.0.4"), false),
+            (Some("text/html,application/xhtml+xml,*/*;q=0.8"), false),
+            (Some("application/openmetrics-text"), true),
+            (Some("Application/OpenMetrics-Text; version=1.0.0"), true),
+            (Some("application/openmetrics-text;q=0"), false),
+            (Some("application/openmetrics-text;q=0.3, text/plain;q=0.5"), false),
+            (Some(prometheus), true),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.extend(accept.map(|accept| (ACCEPT, HeaderValue::from_static(accept))));
+            assert_eq!(wants_open_metrics(&headers), expected, "{accept:?}");
+        }
     }
 }

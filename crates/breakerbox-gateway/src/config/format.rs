@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use breakerbox_core::{format_duration, parse_duration};
+use breakerbox_core::{DurationError, format_duration, parse_duration};
 use breakerbox_egress::Proxy;
 use breakerbox_model::delivery::{MAX_WAIT, MAX_WAITS, MIN_WAIT, RetrySchedule};
 use breakerbox_model::notifications::{Kind, address, target_url};
@@ -109,6 +109,12 @@ impl Format for Span {
     type Value = Duration;
 
     fn read(&self, raw: &Raw) -> Result<Duration, Wrong> {
+        if let Raw::Integer(number) = raw
+            && let Ok(seconds) = u64::try_from(*number)
+        {
+            let error = DurationError::NumberOnly(seconds);
+            return Err(Wrong::Duration { found: number.to_string(), error });
+        }
         let text = raw.text().ok_or_else(|| self.wrong_type(raw))?;
         let found =
             parse_duration(text).map_err(|error| Wrong::Duration { found: shortened(text), error })?;

@@ -12,7 +12,7 @@ use breakerbox_model::delivery::lanes::{LaneSignal, Sleep};
 use breakerbox_model::delivery::{
     AttemptContext, Connection, Disposition, Fault, LastAttempt, LocalFault, NextStep, Reply, ReplyEffect,
 };
-use breakerbox_model::objects::{Attempt, FailReason};
+use breakerbox_model::objects::{Attempt, EventType, FailReason};
 use breakerbox_storage::{EndpointEntry, Leased, Settled, Settlement};
 use bytes::Bytes;
 use tracing::{debug, error, warn};
@@ -155,12 +155,13 @@ impl Dispatch {
     pub async fn try_out(
         &self,
         endpoint: Arc<EndpointEntry>,
+        kind: &EventType,
         payload: Bytes,
-        content_type: Arc<str>,
+        content_type: &str,
     ) -> Incoming {
         let now = self.wall();
         let Ok(destination) = self.destinations.apart(endpoint) else { return unreadable_url() };
-        match destination.test_request(payload, &content_type, now) {
+        match destination.test_request(kind, payload, content_type, now) {
             Some(outgoing) => self.http_sender.send(outgoing).await,
             None => unreadable_url(),
         }

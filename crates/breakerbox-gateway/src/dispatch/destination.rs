@@ -10,9 +10,9 @@ use breakerbox::throttle::{Throttle, Throttles};
 use breakerbox::{Breakerbox, Circuit, KeyError};
 use breakerbox_core::Timestamp;
 use breakerbox_egress::Outgoing;
-use breakerbox_model::delivery::{LastAttempt, ResponseRules, RetrySchedule, Signer, Target, TokenBucket};
+use breakerbox_model::delivery::{LastAttempt, ResponseRules, RetrySchedule, Signer, Target, TokenBucket, WEBHOOK_EVENT_TYPE};
 use breakerbox_model::objects::{
-    CircuitOwner, DisabledBecause, Id, LaneId, Moment, Purpose, RateLimit, SigningSecrets, TenantId,
+    CircuitOwner, DisabledBecause, EventType, Id, LaneId, Moment, Purpose, RateLimit, SigningSecrets, TenantId,
 };
 use breakerbox_model::reminder::Missed;
 use breakerbox_storage::{Directory, EndpointEntry, Leased, TenantEntry, WaitingLane};
@@ -158,6 +158,7 @@ impl Destination {
             None => self.target.clone()?,
         };
         let mut headers = self.signed(&leased.webhook_id(), &leased.payload, &leased.content_type, now);
+        add_type(&mut headers, &leased.kind);
         if let Some(run) = &leased.run {
             let scheduled_at = stands_for.map_or(run.scheduled_at, |missed| missed.latest);
             if let Ok(text) = HeaderValue::from_str(&Moment(scheduled_at).to_string()) {
@@ -168,9 +169,16 @@ impl Destination {
     }
 
     /// Builds a test request, which does not belong to a delivery.
-    pub(super) fn test_request(&self, body: Bytes, content_type: &str, now: Timestamp) -> Option<Outgoing> {
+    pub(super) fn test_request(
+        &self,
+        kind: &EventType,
+        body: Bytes,
+        content_type: &str,
+        now: Timestamp,
+    ) -> Option<Outgoing> {
         let id = format!("test_{}", Id::first_at(now));
-        let headers = self.signed(&id, &body, content_type, now);
+        let mut headers = self.signed(&id, &body, content_type, now);
+        add_type(&mut headers, kind);
         Some(self.outgoing(self.target.clone()?, headers, body, self.timeout()))
     }
 
@@ -200,6 +208,13 @@ impl Destination {
         let until = self.secrets.iter().filter_map(|secret| secret.until).filter(|until| now < *until).min();
         *kept = Some(TimedSigner { signer: Arc::clone(&signer), since: now, until });
         signer
+    }
+}
+
+/// Adds the event's type to the headers of a request.
+fn add_type(headers: &mut HeaderMap, kind: &EventType) {
+    if let Ok(kind) = HeaderValue::from_str(kind.as_str()) {
+        headers.insert(WEBHOOK_EVENT_TYPE, kind);
     }
 }
 

@@ -16,6 +16,6 @@ pub(super) struct Tests(pub(super) Arc<Dispatch>);
 #[async_trait]
 impl TestSend for Tests {
     async fn test(&self, endpoint: Arc<EndpointEntry>, event: TestEvent) -> Incoming {
-        self.0.try_out(endpoint, event.payload, event.content_type).await
+        self.0.try_out(endpoint, &event.kind, event.payload, &event.content_type).await
     }
 }

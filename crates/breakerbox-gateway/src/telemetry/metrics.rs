@@ -20,6 +20,7 @@ use super::labels::{
     CircuitState, Class, EventRefusal, Gate, Label, LaneState, NotificationResult, Outcome, PermitEnd,
     PermitRefused, Waiting,
 };
+use super::classic;
 use super::local_faults::LocalFaults;
 
 /// One metric for each value of a label.
@@ -270,6 +271,12 @@ impl Metrics {
         self.commit_seconds.observe(took.as_secs_f64());
         #[allow(clippy::cast_precision_loss, reason = "there are never so many")]
         self.commit_writes.observe(writes as f64);
+    }
+
+    /// Returns all metrics in the classic Prometheus text format, version 0.0.4.
+    #[must_use]
+    pub fn encode_classic(&self) -> String {
+        classic::of_open_metrics(&self.encode())
     }
 
     /// Returns all metrics in the OpenMetrics text format, which Prometheus reads.

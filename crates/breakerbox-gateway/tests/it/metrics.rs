@@ -1,5 +1,9 @@
 //! Metrics: those exported, and that the documentation lists exactly those.
 
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
 use breakerbox_gateway::telemetry::Metrics;
 use breakerbox_gateway::telemetry::labels::{Class, Label, Outcome, Waiting};
 
@@ -73,4 +77,31 @@ fn labels_are_bounded() {
     // Bounded, whatever is delivered where: a tenant, an endpoint or a URL adds no series.
     let series = Metrics::new().encode().lines().filter(|line| !line.starts_with('#')).count();
     assert!(series < 300, "{series} series; is a label unbounded?");
+}
+
+/// Returns the path of `promtool`: in `PATH`, or where `cargo xtask test` unpacks it.
+fn promtool() -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let unpacked = root().join("target/tools/usr/bin");
+    let mut found = std::env::split_paths(&path).chain([unpacked]).map(|folder| folder.join("promtool"));
+    found.find(|file| file.is_file()).expect("promtool is missing: run `cargo xtask test`, or install prometheus")
+}
+
+#[test]
+fn promtool_has_no_complaint() {
+    let metrics = Metrics::new();
+    metrics.events_accepted.inc_by(3);
+    metrics.delivery_seconds.observe(0.004);
+    let check = |text: &str| {
+        let mut promtool = Command::new(promtool());
+        let promtool = promtool.args(["check", "metrics"]).stdin(Stdio::piped());
+        let mut promtool = promtool.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        promtool.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        let output = promtool.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        (output.status.success(), said)
+    };
+    assert_eq!(check(&metrics.encode_classic()), (true, String::new()));
+    let (is_good, said) = check("# TYPE a_count counter\na_count 1\n");
+    assert!(!is_good && said.contains("_total"), "the check can fail: {said}");
 }

@@ -46,6 +46,8 @@ pub use response_rules::{
     Disposition, MAX_LANE_SLEEP, MAX_RESPONSE_RULES, ReplyEffect, ResponseRules, ResponseRulesError,
 };
 pub use retry::{MAX_RETRY_AFTER, MAX_WAIT, MAX_WAITS, MIN_WAIT, RetrySchedule, RetryScheduleError};
-pub use signature::{SignatureError, Signer, TOLERANCE, WEBHOOK_ID, WEBHOOK_SIGNATURE, WEBHOOK_TIMESTAMP};
+pub use signature::{
+    SignatureError, Signer, TOLERANCE, WEBHOOK_EVENT_TYPE, WEBHOOK_ID, WEBHOOK_SIGNATURE, WEBHOOK_TIMESTAMP,
+};
 pub use target::{Target, TargetError};
 pub use wait::{Wait, WaitsFor};

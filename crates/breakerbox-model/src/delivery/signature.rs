@@ -20,6 +20,8 @@ pub const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 pub const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 /// The header with the signatures, one for each secret.
 pub const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
+/// The header with the event's type, such as `invoice.paid`. The signature does not cover it.
+pub const WEBHOOK_EVENT_TYPE: HeaderName = HeaderName::from_static("webhook-event-type");
 /// The maximum difference between a request's timestamp and the receiver's clock.
 pub const TOLERANCE: Duration = Duration::from_secs(300);
 

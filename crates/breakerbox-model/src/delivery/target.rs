@@ -36,6 +36,9 @@ pub enum TargetError {
     /// The URL can't be parsed.
     #[error("url: {0}")]
     Url(url::ParseError),
+    /// The URL has no scheme, such as `example.com/hook`.
+    #[error("url: has no scheme; add https:// in front of it")]
+    NoScheme,
     /// The scheme is neither `http` nor `https`.
     #[error("url: must begin with http:// or https://")]
     Scheme,
@@ -106,10 +109,16 @@ impl FromStr for Target {
         if text.len() > MAX_URL_LENGTH {
             return Err(TargetError::TooLong(text.len()));
         }
-        Self::new(&Url::parse(text).map_err(|error| match error {
+        let url = Url::parse(text).map_err(|error| match error {
             url::ParseError::EmptyHost => TargetError::NoHost,
+            url::ParseError::RelativeUrlWithoutBase => TargetError::NoScheme,
             other => TargetError::Url(other),
-        })?)
+        })?;
+        Self::new(&url).map_err(|error| match error {
+            // A host with a port, such as `localhost:8080`, is parsed as a scheme.
+            TargetError::Scheme if !text.contains("://") => TargetError::NoScheme,
+            other => other,
+        })
     }
 }
 
@@ -143,7 +152,8 @@ mod tests {
             ("http://user@example.com/", TargetError::Userinfo),
             ("http://:secret@example.com/", TargetError::Userinfo),
             ("http://example.com:0/", TargetError::Port),
-            ("example.com", TargetError::Url(url::ParseError::RelativeUrlWithoutBase)),
+            ("example.com", TargetError::NoScheme),
+            ("localhost:8080/in", TargetError::NoScheme),
             ("http://exa mple.com/", TargetError::Url(url::ParseError::IdnaError)),
             (&long, TargetError::TooLong(long.len())),
         ];

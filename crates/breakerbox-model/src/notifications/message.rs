@@ -78,6 +78,7 @@ mod tests {
             3,
             "https://a.example/x?t=secret",
             "it answered 400",
+            LastResult { last_status: Some(400), last_error: None },
             at,
         );
         let message = Message::of(id(), &notification);
@@ -85,6 +86,7 @@ mod tests {
             "id": id().to_string(), "kind": "reminder_stopped", "at": "2025-11-13T02:13:20.000Z", "tenant": "acme",
             "title": message.text.title, "text": message.text.body,
             "reminder": "rem_1", "run": 3, "host": "a.example", "reason": "it answered 400",
+            "last_status": 400, "last_error": null,
         });
         assert_eq!(message.json, expected);
         assert_eq!(serde_json::from_slice::<Value>(&message.webhook()).unwrap(), expected);

@@ -136,7 +136,7 @@ mod tests {
                 "https://user@a.example/",
                 "must not contain a user name or password; send credentials in a header",
             ),
-            ("nonsense", "relative URL without a base"),
+            ("nonsense", "has no scheme; add https:// in front of it"),
         ] {
             assert_eq!(target_url(url).unwrap_err(), why, "{url}");
         }

@@ -147,11 +147,19 @@ impl Caller {
         }
     }
 
-    /// Returns the tenant whose resources to list. `None` means all tenants.
-    pub(super) fn tenant_seen(&self, named: Option<TenantId>) -> ApiResult<Option<TenantId>> {
+    /// Returns the tenant whose resources to list. `None` means all tenants. A tenant that does not exist is a problem,
+    /// so that a mistyped name does not look like a tenant without resources.
+    pub(super) fn tenant_seen(
+        &self,
+        named: Option<TenantId>,
+        directory: &Directory,
+    ) -> ApiResult<Option<TenantId>> {
         match (&self.0.tenant, named) {
             (Some(own), Some(named)) if *own != named => Err(mismatch(&named)),
             (Some(own), _) => Ok(Some(own.clone())),
+            (None, Some(named)) if directory.tenant(&named).is_none() => {
+                Err(Problem::tenant_not_found(named.as_str()))
+            }
             (None, named) => Ok(named),
         }
     }

@@ -67,7 +67,7 @@ async fn list_changes(
     Allowed(caller, _): Allowed<Read>,
     Query(which): Query<ListQuery>,
 ) -> ApiResult<axum::Json<Listed<ChangeView>>> {
-    let tenant = caller.tenant_seen(which.tenant.map(|tenant| tenant.0))?;
+    let tenant = caller.tenant_seen(which.tenant.map(|tenant| tenant.0), &api.services.directory)?;
     let filter = ChangeFilter {
         tenant,
         circuit: which.circuit.map(|circuit| circuit.0.key().into()),

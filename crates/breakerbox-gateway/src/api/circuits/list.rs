@@ -66,7 +66,7 @@ async fn list(
     Allowed(caller, _): Allowed<Read>,
     Query(which): Query<CircuitsQuery>,
 ) -> ApiResult<axum::Json<Listed<CircuitView>>> {
-    let tenant = caller.tenant_seen(which.tenant.map(|tenant| tenant.0))?;
+    let tenant = caller.tenant_seen(which.tenant.map(|tenant| tenant.0), &api.services.directory)?;
     let status = which.state.map(Status::from);
     let places = places(tenant);
     let mut place = ListPosition::read(which.cursor.as_deref().unwrap_or_default(), places.len())?;

@@ -81,7 +81,7 @@ async fn list(
     Query(which): Query<ListQuery>,
 ) -> ApiResult<axum::Json<Listed<DeliveryView>>> {
     let filter = DeliveryFilter {
-        tenant: caller.tenant_seen(which.tenant.map(|tenant| tenant.0))?,
+        tenant: caller.tenant_seen(which.tenant.map(|tenant| tenant.0), &api.services.directory)?,
         endpoint: which.endpoint.map(|endpoint| endpoint.0),
         event: which.event.map(|event| event.0),
         kind: which.r#type.map(|kind| kind.0),

@@ -57,7 +57,7 @@ async fn list(
     Query(query): Query<PagingOfTenant>,
 ) -> ApiResult<axum::Json<Listed<EndpointView>>> {
     let (tenant, page) = query.split();
-    let tenant = caller.tenant_seen(tenant)?;
+    let tenant = caller.tenant_seen(tenant, &api.services.directory)?;
     let found = api.services.records.endpoints(tenant.as_ref(), &page).await?;
     let keys: Vec<_> = found.items.iter().map(|endpoint| circuits::key_of(&api, endpoint)).collect();
     let lanes: Vec<_> = found.items.iter().map(Endpoint::lane).collect();

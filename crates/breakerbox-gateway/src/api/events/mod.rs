@@ -161,7 +161,7 @@ fn circumstances<'c>(api: &'c Api, tenant: &'c TenantEntry) -> Circumstances<'c>
 }
 
 fn known(api: &Api, tenant: &TenantId) -> ApiResult<Arc<TenantEntry>> {
-    api.services.directory.tenant(tenant).ok_or_else(|| Problem::not_found("tenant", tenant.as_str()))
+    api.services.directory.tenant(tenant).ok_or_else(|| Problem::tenant_not_found(tenant.as_str()))
 }
 
 /// Counts a rejected request in the metrics, by reason.

@@ -65,7 +65,7 @@ async fn list(
     Allowed(caller, _): Allowed<Read>,
     Query(which): Query<ListQuery>,
 ) -> ApiResult<axum::Json<Listed<NotificationView>>> {
-    let tenant = caller.tenant_seen(which.tenant.map(|tenant| tenant.0))?;
+    let tenant = caller.tenant_seen(which.tenant.map(|tenant| tenant.0), &api.services.directory)?;
     let filter =
         NotificationFilter { tenant, kind: which.kind.map(Into::into), state: which.state.map(Into::into) };
     let paging = Paging { limit: which.limit, cursor: which.cursor };

@@ -191,7 +191,7 @@ pub(super) async fn acquire_batch(
 async fn one(api: &Api, caller: &Caller, body: AcquireBody) -> ApiResult<AcquiredView> {
     let id = caller.tenant_for(body.tenant.map(|tenant| tenant.0))?;
     let tenant = api.services.directory.tenant(&id);
-    let tenant = tenant.ok_or_else(|| Problem::not_found("tenant", id.as_str()))?;
+    let tenant = tenant.ok_or_else(|| Problem::tenant_not_found(id.as_str()))?;
     let key = key(&tenant, body.url.as_deref(), body.key.as_deref())?;
     let timeout = body.timeout.map_or(api.services.limits.permit_timeout, |timeout| timeout.0);
     if timeout > LONGEST_PERMIT {

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
-use breakerbox_core::parse_duration;
+use breakerbox_core::{DurationError, parse_duration};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 
@@ -130,22 +130,30 @@ pub(in crate::api) struct Span(pub(in crate::api) Duration);
 
 impl<'de> Deserialize<'de> for Span {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = Text::<SpanText>::deserialize(deserializer)?;
-        Ok(Self(text.0.0))
-    }
-}
+        struct Parse;
 
-struct SpanText(Duration);
+        impl Visitor<'_> for Parse {
+            type Value = Span;
 
-impl FromStr for SpanText {
-    type Err = String;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        match parse_duration(text) {
-            Ok(Duration::ZERO) => Err("must be longer than zero, such as \"30s\"".to_owned()),
-            Ok(span) => Ok(Self(span)),
-            Err(why) => Err(why.to_string()),
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Span, E> {
+                match parse_duration(text) {
+                    Ok(Duration::ZERO) => Err(E::custom("must be longer than zero, such as \"30s\"")),
+                    Ok(span) => Ok(Span(span)),
+                    Err(why) => Err(E::custom(why)),
+                }
+            }
+
+            /// Explains which string to write instead of a number.
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Span, E> {
+                Err(E::custom(DurationError::NumberOnly(number)))
+            }
         }
+
+        deserializer.deserialize_any(Parse)
     }
 }
 

@@ -99,7 +99,7 @@ async fn list(
     Allowed(caller, _): Allowed<Read>,
     Query(which): Query<ListQuery>,
 ) -> ApiResult<axum::Json<Listed<ReminderView>>> {
-    let tenant = caller.tenant_seen(which.tenant.map(|tenant| tenant.0))?;
+    let tenant = caller.tenant_seen(which.tenant.map(|tenant| tenant.0), &api.services.directory)?;
     let filter = ReminderFilter {
         tenant,
         state: which.state.map(|state| state.0),
@@ -306,7 +306,7 @@ async fn seen(api: &Api, caller: &Caller, id: ReminderId) -> ApiResult<Reminder>
 }
 
 fn known(api: &Api, tenant: TenantId) -> ApiResult<Arc<TenantEntry>> {
-    api.services.directory.tenant(&tenant).ok_or_else(|| Problem::not_found("tenant", tenant.as_str()))
+    api.services.directory.tenant(&tenant).ok_or_else(|| Problem::tenant_not_found(tenant.as_str()))
 }
 
 fn circumstances<'c>(api: &'c Api, tenant: &'c TenantEntry) -> Circumstances<'c> {

@@ -169,7 +169,7 @@ async fn fields_that_will_not_do() {
             "password",
         ),
         ("/v1/events", event(json!({ "url": "file:///etc/passwd" })), "invalid_field", "url", "http://"),
-        ("/v1/events", event(json!({ "url": "nonsense" })), "invalid_field", "url", "relative URL"),
+        ("/v1/events", event(json!({ "url": "nonsense" })), "invalid_field", "url", "add https://"),
         (
             "/v1/events",
             event(json!({ "url": format!("https://a.example/{long}") })),

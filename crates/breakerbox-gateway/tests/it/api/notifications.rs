@@ -1,7 +1,7 @@
 //! Notification targets in the API, and the notifications sent.
 
 use breakerbox_gateway::api::Limits;
-use breakerbox_model::notifications::Notification;
+use breakerbox_model::notifications::{LastResult, Notification};
 use breakerbox_model::objects::{Scope, TenantId};
 use breakerbox_storage::records::Notifications;
 use http::Method;
@@ -184,6 +184,7 @@ async fn what_was_told_is_listed_and_a_tenant_sees_its_own() {
                 run,
                 "https://a.example/",
                 "410",
+                LastResult::default(),
                 now,
             );
             assert!(site.records.notify(notification).await.unwrap());

@@ -2,6 +2,7 @@
 
 mod database;
 mod delayed;
+mod latest_responses;
 mod once;
 mod pace;
 mod rig;

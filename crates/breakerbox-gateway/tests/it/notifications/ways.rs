@@ -7,7 +7,7 @@ use breakerbox_core::Timestamp;
 use breakerbox_egress::{AddressPolicy, SendSettings, Sender};
 use breakerbox_gateway::notifications::{Delivered, MailServer as Server, Mailer, MessageSender};
 use breakerbox_model::delivery::Signer;
-use breakerbox_model::notifications::{Message, Notification, Way};
+use breakerbox_model::notifications::{LastResult, Message, Notification, Way};
 use breakerbox_model::objects::{Id, NotificationId, Secret};
 use breakerbox_testkit::mail::{MailServer, Security};
 use breakerbox_testkit::receiver::{Behaviour, Receiver};
@@ -25,8 +25,9 @@ fn now() -> Timestamp {
 fn message() -> Message {
     let tenant = "acme".parse().unwrap();
     let url = "https://a.example/";
+    let why = "it answered <b>400</b> & no more";
     let notification =
-        Notification::reminder_stopped(tenant, "rem_1", 3, url, "it answered <b>400</b> & no more", now());
+        Notification::reminder_stopped(tenant, "rem_1", 3, url, why, LastResult::default(), now());
     Message::of(NotificationId(Id::first_at(now())), &notification)
 }
 

@@ -28,6 +28,8 @@ pub(super) struct Site {
     key: String,
     pub(super) receiver: Receiver,
     kept: ReceivedMessages,
+    /// The paths and event types of the requests, in their order.
+    types: Arc<Mutex<Vec<(String, String)>>>,
     _folder: tempfile::TempDir,
 }
 
@@ -37,8 +39,13 @@ impl Site {
         let folder = tempfile::tempdir().unwrap();
         let kept = ReceivedMessages::default();
         let keeps = Arc::clone(&kept);
+        let types = Arc::<Mutex<Vec<(String, String)>>>::default();
+        let listed = Arc::clone(&types);
         let receiver = Receiver::builder().check(move |received| {
             let body = serde_json::from_slice(received.body).unwrap_or(Value::Null);
+            if let Some(kind) = received.header("webhook-event-type") {
+                listed.lock().unwrap().push((received.path.to_owned(), kind.to_owned()));
+            }
             keeps.lock().unwrap().entry(received.path.to_owned()).or_default().push(body);
             true
         });
@@ -48,7 +55,7 @@ impl Site {
         let runtime = Runtime::new().unwrap();
         let gateway = runtime.block_on(Gateway::start(&config)).unwrap();
         let key = gateway.first_start().unwrap().admin_key.reveal();
-        Self { runtime, gateway: Some(gateway), config, key, receiver, kept, _folder: folder }
+        Self { runtime, gateway: Some(gateway), config, key, receiver, kept, types, _folder: folder }
     }
 
     pub(super) fn api(&self) -> Api {
@@ -81,6 +88,17 @@ impl Site {
             }
         }
         kinds
+    }
+
+    /// Returns the messages received at a path.
+    pub(super) fn messages(&self, path: &str) -> Vec<Value> {
+        self.kept.lock().unwrap().get(path).cloned().unwrap_or_default()
+    }
+
+    /// Returns the event types of the requests received at a path.
+    pub(super) fn types(&self, path: &str) -> Vec<String> {
+        let types = self.types.lock().unwrap();
+        types.iter().filter(|(at, _)| at == path).map(|(_, kind)| kind.clone()).collect()
     }
 
     #[track_caller]
@@ -128,7 +146,8 @@ pub(super) fn break_endpoint(site: &Site, path: &str, status: u16) -> String {
     break_endpoint_at(site, &site.receiver.url(path))
 }
 
-fn break_endpoint_at(site: &Site, url: &str) -> String {
+/// Creates an endpoint of the tenant with this URL, and submits events for it.
+pub(super) fn break_endpoint_at(site: &Site, url: &str) -> String {
     let endpoint = site.api().create_endpoint("default", url, &[], &json!({})).unwrap();
     for _ in 0..4 {
         site.api().post("/v1/events", &json!({ "type": "a.b", "payload": {} })).unwrap();

@@ -5,7 +5,8 @@ use std::time::Duration;
 use breakerbox_core::{Attribution, Cause, Change, Mode, Policy, PolicyBuilder, Status, TripRule};
 
 use super::{at, change};
-use crate::notifications::{CircuitContext, Message, News, Notification, OutageStep, Why, notifications};
+use crate::delivery::{Fault, LastAttempt};
+use crate::notifications::{CircuitContext, LastResult, Message, News, Notification, OutageStep, Why, notifications};
 use crate::values::{EndpointId, Id, Moment, NotificationId, ShownKey, TenantId};
 
 fn gateway_policy() -> PolicyBuilder {
@@ -18,7 +19,18 @@ fn endpoints(count: u64) -> Vec<EndpointId> {
 
 fn notifications_of(key: &str, change: &Change, policy: PolicyBuilder, ids: u64) -> Notification {
     let (policy, endpoints) = (policy.build().unwrap(), endpoints(ids));
-    let known = CircuitContext { policy: &policy, endpoints: &endpoints, last: None, is_unreported_outage: false };
+    let last = LastAttempt {
+        started_at: change.at,
+        status: None,
+        fault: Some(Fault::Connect),
+        detail: Some("connection refused".into()),
+    };
+    let known = CircuitContext {
+        policy: &policy,
+        endpoints: &endpoints,
+        last: Some(&last),
+        is_unreported_outage: false,
+    };
     notifications(key, change, &known).pop().unwrap_or_else(|| {
         match OutageStep::of(key, change, &known, Duration::ZERO) {
             OutageStep::Begins(began) => began.trip,
@@ -63,8 +75,9 @@ fn a_trip() {
             "Affected: https://hooks.example.com/...; ep_0000000000000.",
             "Since: 2026-01-31T12:00:00.000Z.",
             "Reason: 7 of 12 calls in 1m failed; the limit is 50 % of at least 10 calls (failure_rate).",
+            "Latest response: none (connect: connection refused).",
             "What happens next: deliveries are parked; none is lost, and none uses an attempt. From 2026-01-31T12:00:30.000Z on, one call at a time probes. After 3 consecutive successes the circuit closes, and the parked deliveries are sent at a growing rate. The circuit is disabled after 10 trips and 72h without a success; this was trip 2.",
-            "What to do: check the responses of the receiver (`breakerbox endpoints show ep_0000000000000`, or GET /v1/endpoints/ep_0000000000000), and fix the receiver. The circuit then closes by itself.",
+            "What to do: fix the receiver. The circuit then closes by itself. For its state and its latest response, see `breakerbox endpoints show ep_0000000000000`, or GET /v1/endpoints/ep_0000000000000.",
         ],
     );
 }
@@ -202,8 +215,9 @@ fn a_warning() {
             "Affected: all endpoints on hooks.example.com.",
             "Since: 2026-01-29T20:00:00.000Z; the latest success was at 2026-01-29T10:00:00.000Z.",
             "Reason: it has failed for half of the time after which it is disabled.",
+            "Latest response: none (connect: connection refused).",
             "What happens next: deliveries are parked; none is lost, and none uses an attempt. The next probe is at 2026-01-31T12:00:30.000Z. A probe that fails at 2026-02-01T20:00:00.000Z or later disables the circuit, if it has tripped 10 times by then (2 so far). A disabled circuit is not probed.",
-            "What to do: fix the receiver before then; one success is enough. For details, see `breakerbox circuits show cir_YWNtZSBob29rcy5leGFtcGxlLmNvbQ`, or GET /v1/circuits/cir_YWNtZSBob29rcy5leGFtcGxlLmNvbQ.",
+            "What to do: fix the receiver before then; one success is enough. For its state and its latest response, see `breakerbox circuits show cir_YWNtZSBob29rcy5leGFtcGxlLmNvbQ`, or GET /v1/circuits/cir_YWNtZSBob29rcy5leGFtcGxlLmNvbQ.",
         ],
     );
 }
@@ -268,14 +282,16 @@ fn the_store_dead_letters_and_reminders() {
             "rem_1",
             3,
             "https://a.example/x?token=secret",
-            "it answered 400",
+            "the receiver rejected it",
+            LastResult { last_status: Some(400), last_error: None },
             at(0),
         ),
         "acme: the reminder rem_1 has stopped",
         &[
             "Affected: reminder rem_1, which calls a.example.",
             "Since: 2026-01-31T12:00:00.000Z, run 3.",
-            "Reason: it answered 400.",
+            "Reason: the receiver rejected it.",
+            "Latest response: status 400.",
             "What happens next: the reminder does not fire again. It is kept, with its history.",
             "What to do: see its runs with `breakerbox reminders runs rem_1`, or GET /v1/reminders/rem_1/runs. Then fix the receiver and resume the reminder: `breakerbox reminders resume rem_1`, or POST /v1/reminders/rem_1/resume.",
         ],
