@@ -184,8 +184,9 @@ fn destination(text: &str) -> Result<Url, KeyError> {
         other => KeyError::Url(other),
     })?;
     if !matches!(url.scheme(), "http" | "https") {
-        // A host with a port, such as `localhost:8080`, is parsed as a scheme.
-        return Err(if text.contains("://") { KeyError::Scheme } else { KeyError::NoScheme });
+        // The host in `localhost:8080` is parsed as a scheme.
+        let has_port = text.split_once(':').is_some_and(|(_, rest)| rest.starts_with(|c: char| c.is_ascii_digit()));
+        return Err(if has_port { KeyError::NoScheme } else { KeyError::Scheme });
     }
     if has_userinfo(text) {
         return Err(KeyError::Userinfo);

@@ -310,7 +310,7 @@ fn what_is_wrong_is_said_before_anything_is_asked() {
         (&["tenants", "change", "acme", "enabled"], "must be FIELD=VALUE"),
         (&["tenants", "list", "--url", "ftp://x"], "must be a URL with http or https"),
         (&["tenants", "list", "--url", "http://a:b@x"], "pass an API key with --key"),
-        (&["tenants", "list", "--timeout", "5"], "needs a unit"),
+        (&["tenants", "list", "--timeout", "5"], "needs a unit; write \"5s\" for 5 seconds"),
         (
             &["tenants", "show", "a", "--key", "a\nb"],
             "--key or another option contains a character that can't be sent",

@@ -114,10 +114,12 @@ impl FromStr for Target {
             url::ParseError::RelativeUrlWithoutBase => TargetError::NoScheme,
             other => TargetError::Url(other),
         })?;
-        Self::new(&url).map_err(|error| match error {
-            // A host with a port, such as `localhost:8080`, is parsed as a scheme.
-            TargetError::Scheme if !text.contains("://") => TargetError::NoScheme,
-            other => other,
+        Self::new(&url).map_err(|error| match (error, text.split_once(':')) {
+            // The host in `localhost:8080` is parsed as a scheme.
+            (TargetError::Scheme, Some((_, rest))) if rest.starts_with(|c: char| c.is_ascii_digit()) => {
+                TargetError::NoScheme
+            }
+            (other, _) => other,
         })
     }
 }

@@ -62,6 +62,7 @@ mod tests {
     use breakerbox_core::Timestamp;
 
     use super::*;
+    use crate::notifications::LastResult;
     use crate::values::Id;
 
     fn id() -> NotificationId {

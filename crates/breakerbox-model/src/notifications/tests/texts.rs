@@ -180,6 +180,7 @@ fn what_was_given_up() {
             "Affected: all endpoints on hooks.example.com.",
             "Since: 2026-01-31T12:00:00.000Z; the latest success was at 2026-01-31T11:59:00.000Z.",
             "Reason: 10 trips, and no success for 72h.",
+            "Latest response: none (connect: connection refused).",
             "What happens next: nothing is sent, and nothing probes. Until the circuit is enabled, deliveries are parked; none is lost, and none uses an attempt.",
             "What to do: fix the receiver, then enable the circuit: `breakerbox circuits enable cir_YWNtZSBob29rcy5leGFtcGxlLmNvbQ --reason TEXT`, or POST /v1/circuits/cir_YWNtZSBob29rcy5leGFtcGxlLmNvbQ/enable. The parked deliveries are sent then.",
         ],

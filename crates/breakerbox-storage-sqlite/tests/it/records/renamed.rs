@@ -7,7 +7,7 @@ use breakerbox_core::throttle::LoadSignal;
 use breakerbox_core::{OutcomeKind, Timestamp};
 use breakerbox_model::delivery::{Fault, Reply};
 use breakerbox_model::notifications::{
-    CircuitFacts, Counted, DisableConditions, Disabled, Kind, Kinds, News, Tripped, Way, Why,
+    CircuitFacts, Counted, DisableConditions, Disabled, LastResult, Kind, Kinds, News, Tripped, Way, Why,
 };
 use breakerbox_model::objects::{Moment, Secret, TenantId};
 use breakerbox_storage::Defaults;
@@ -185,6 +185,7 @@ async fn a_database_with_the_earlier_names_means_the_same() {
         probes: 3,
         trips: 2,
         disables: Some(DisableConditions { trips: 10, failing_ms: 259_200_000 }),
+        last: LastResult::default(),
     });
     assert_eq!(tripped.notification.news, expected);
     let expected = News::Disabled(Disabled {
@@ -194,6 +195,7 @@ async fn a_database_with_the_earlier_names_means_the_same() {
         host: Some("a.example".into()),
         last_success_at: None,
         reason: "it answered 410 Gone".into(),
+        last: LastResult::default(),
     });
     assert_eq!(disabled.notification.news, expected);
 

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use crate::records::PageOf;
 use crate::{RecordsError, Settlement};
-use breakerbox_model::delivery::{Fault, NextStep};
+use breakerbox_model::delivery::{Fault, LastAttempt, NextStep};
 use breakerbox_model::objects::{
-    Backlog, DeliveryFilter, DeliveryId, DeliveryState, EventId, FailReason, Id, Priority, StateName,
+    Attempt, Backlog, DeliveryFilter, DeliveryId, DeliveryState, EventId, FailReason, Id, Priority, StateName,
 };
 use bytes::Bytes;
 
@@ -50,6 +50,52 @@ pub async fn an_event_and_its_deliveries_are_shown(world: &mut World) {
     assert!(matches!(missing, Err(RecordsError::Missing { what: "event", .. })), "{missing:?}");
     let missing = world.records.delivery(DeliveryId(nothing)).await;
     assert!(matches!(missing, Err(RecordsError::Missing { what: "delivery", .. })), "{missing:?}");
+}
+
+pub async fn the_latest_attempt_of_a_delivery_and_of_a_lane_is_known_after_a_restart(world: &mut World) {
+    world.tenant("acme").await;
+    let one = world.endpoint("acme", "https://one.example/").await;
+    let quiet = world.endpoint("acme", "https://quiet.example/").await;
+    let id = world.event("acme", "a.b").await;
+    let delivery = |world: &World, event: EventId| {
+        let records = std::sync::Arc::clone(&world.records);
+        let filter = DeliveryFilter { event: Some(event), endpoint: Some(one.id), ..NONE };
+        async move { records.deliveries(&filter, &PageOf::first(1)).await.unwrap().items.pop().unwrap() }
+    };
+    assert_eq!(delivery(world, id).await.last_attempt, None);
+    let later = |world: &World| world.now() + Duration::from_secs(60);
+    let retry = |due_at| NextStep::Retry { due_at, uses_attempt: true, failed_probe: None };
+
+    let leased = world.claim(one.lane(), 1).await;
+    world.settle(&leased[0], retry(later(world))).await;
+    let first = LastAttempt::from(&attempt(world.now()));
+    assert_eq!(delivery(world, id).await.last_attempt.as_ref(), Some(&first));
+    world.clock.advance(Duration::from_secs(60));
+    let leased = world.claim(one.lane(), 1).await;
+    let refused = Attempt {
+        status: None,
+        fault: Some(Fault::Connect),
+        detail: Some("connection refused".to_owned()),
+        ..attempt(world.now())
+    };
+    let (id_of, lease) = (leased[0].id, leased[0].lease);
+    let next = retry(later(world));
+    let settlement =
+        Settlement { id: id_of, lease, attempt: refused.clone(), next, stands_for: None };
+    world.queue.settle(settlement).await.unwrap();
+    let second = LastAttempt::from(&refused);
+    assert_eq!(delivery(world, id).await.last_attempt.as_ref(), Some(&second));
+
+    world.restart().await;
+    assert_eq!(world.directory.last_attempt(one.lane()), Some(second.clone()));
+    assert_eq!(world.directory.last_attempt(quiet.lane()), None);
+    let circuit = world.directory.endpoint(one.lane()).unwrap().circuit.clone();
+    assert_eq!(world.directory.last_attempt_of_circuit(&circuit), Some(second.clone()));
+    assert_eq!(delivery(world, id).await.last_attempt, Some(second));
+    // Nothing is left of a deleted endpoint.
+    world.records.delete_endpoint(one.id, None).await.unwrap();
+    world.restart().await;
+    assert_eq!(world.directory.last_attempt_of_circuit(&circuit), None);
 }
 
 pub async fn deliveries_are_found_by_all_that_can_be_said(world: &mut World) {

@@ -49,6 +49,7 @@ macro_rules! records_conformance {
                 keys_are_listed_and_go_with_their_tenant;
             deliveries:
                 an_event_and_its_deliveries_are_shown
+                the_latest_attempt_of_a_delivery_and_of_a_lane_is_known_after_a_restart
                 deliveries_are_found_by_all_that_can_be_said
                 attempts_are_listed_the_newest_first
                 a_waiting_delivery_can_be_cancelled_and_nothing_else
