@@ -185,7 +185,8 @@ fn destination(text: &str) -> Result<Url, KeyError> {
     })?;
     if !matches!(url.scheme(), "http" | "https") {
         // The host in `localhost:8080` is parsed as a scheme.
-        let has_port = text.split_once(':').is_some_and(|(_, rest)| rest.starts_with(|c: char| c.is_ascii_digit()));
+        let has_port =
+            text.split_once(':').is_some_and(|(_, rest)| rest.starts_with(|c: char| c.is_ascii_digit()));
         return Err(if has_port { KeyError::NoScheme } else { KeyError::Scheme });
     }
     if has_userinfo(text) {

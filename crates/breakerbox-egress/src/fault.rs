@@ -36,9 +36,10 @@ impl ConnectError {
     pub(super) fn of_handshake(error: &io::Error) -> Self {
         match find::<rustls::Error>(error) {
             // The receiver's first bytes are not TLS. Most likely, they are a response in plain HTTP.
-            Some(rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType)) => {
-                Self::new(Fault::Tls, "the server does not speak TLS on this port; for plain HTTP, use http://")
-            }
+            Some(rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType)) => Self::new(
+                Fault::Tls,
+                "the server does not speak TLS on this port; for plain HTTP, use http://",
+            ),
             Some(error) => Self::new(Fault::Tls, error.to_string()),
             None => {
                 let Self { fault, detail } = Self::of_io(Fault::Reset, error);

@@ -132,7 +132,10 @@ fn every_mistake_names_its_field_and_what_to_do() {
         ("min_calls = [1]", "min_calls: must be a whole number, but is a list"),
         ("[min_calls]\na = 1", "min_calls: must be a whole number, but is a table"),
         ("window = \"0s\"", "window: must be longer than zero, such as \"60s\""),
-        ("window = 60", "window: \"60\" needs a unit; write \"60s\" for 60 seconds, or use the unit ms, m, h or d"),
+        (
+            "window = 60",
+            "window: \"60\" needs a unit; write \"60s\" for 60 seconds, or use the unit ms, m, h or d",
+        ),
         ("window = true", "window: must be a duration such as \"30s\", but is true"),
         (
             "window = \"1 minute\"",
@@ -144,7 +147,10 @@ fn every_mistake_names_its_field_and_what_to_do() {
             "window: \"99999999999999999999999s\" is too long; the longest is 36500d",
         ),
         ("mean_latency = \"0ms\"", "mean_latency: must be longer than zero, such as \"5s\""),
-        ("mean_latency = 5", "mean_latency: \"5\" needs a unit; write \"5s\" for 5 seconds, or use the unit ms, m, h or d"),
+        (
+            "mean_latency = 5",
+            "mean_latency: \"5\" needs a unit; write \"5s\" for 5 seconds, or use the unit ms, m, h or d",
+        ),
         ("mean_latency = 0.5", "mean_latency: must be a duration such as \"30s\", or \"off\", but is 0.5"),
         ("slow_rate = 50", "slow_rate: needs slow_call, the latency from which on a call is slow"),
         ("slow_call = \"0s\"", "slow_call: must be longer than zero, such as \"2s\""),

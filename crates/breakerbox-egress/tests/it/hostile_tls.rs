@@ -212,6 +212,29 @@ async fn a_slow_handshake_ends_at_its_deadline() {
     assert_eq!(incoming.detail.as_deref(), Some("TLS handshake timed out"));
 }
 
+#[tokio::test]
+async fn the_wrong_scheme_for_a_port_is_named() {
+    let authority = Authority::new();
+    let secure = Served::answering(authority.server(HOST, b"http/1.1", false), b"never").await;
+    let incoming = authority.sender().send(to(&secure.url(HOST).replace("https://", "http://"))).await;
+    assert_eq!(incoming.reply, Reply::Failed(Fault::Protocol), "{incoming:?}");
+    assert_eq!(incoming.detail.as_deref(), Some("the server speaks TLS on this port; use https://"));
+
+    for answer in [&b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n"[..], b"<!DOCTYPE html>"] {
+        let plain = Served::by(move |mut tcp| async move {
+            let mut hello = [0; 4_096];
+            if tcp.read(&mut hello).await.is_ok() {
+                let _ = tcp.write_all(answer).await;
+            }
+        })
+        .await;
+        let incoming = authority.sender().send(to(&plain.url(HOST))).await;
+        assert_eq!(incoming.reply, Reply::Failed(Fault::Tls), "{incoming:?}");
+        let expected = "the server does not speak TLS on this port; for plain HTTP, use http://";
+        assert_eq!(incoming.detail.as_deref(), Some(expected));
+    }
+}
+
 /// Builds an HTTP/2 frame.
 fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
     let [.., a, b, c] = u32::try_from(payload.len()).unwrap().to_be_bytes();

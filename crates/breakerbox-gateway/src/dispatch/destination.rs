@@ -10,9 +10,12 @@ use breakerbox::throttle::{Throttle, Throttles};
 use breakerbox::{Breakerbox, Circuit, KeyError};
 use breakerbox_core::Timestamp;
 use breakerbox_egress::Outgoing;
-use breakerbox_model::delivery::{LastAttempt, ResponseRules, RetrySchedule, Signer, Target, TokenBucket, WEBHOOK_EVENT_TYPE};
+use breakerbox_model::delivery::{
+    LastAttempt, ResponseRules, RetrySchedule, Signer, Target, TokenBucket, WEBHOOK_EVENT_TYPE,
+};
 use breakerbox_model::objects::{
-    CircuitOwner, DisabledBecause, EventType, Id, LaneId, Moment, Purpose, RateLimit, SigningSecrets, TenantId,
+    CircuitOwner, DisabledBecause, EventType, Id, LaneId, Moment, Purpose, RateLimit, SigningSecrets,
+    TenantId,
 };
 use breakerbox_model::reminder::Missed;
 use breakerbox_storage::{Directory, EndpointEntry, Leased, TenantEntry, WaitingLane};

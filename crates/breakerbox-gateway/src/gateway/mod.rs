@@ -307,8 +307,13 @@ impl Gateway {
             report: Arc::clone(&health),
         };
         let own_outages = Arc::clone(dispatch.own_outages());
-        let delayed_trips =
-            DelayedTrips::new(records.clone(), circuits.clone(), own_outages, directory.clone(), store_clock.clone());
+        let delayed_trips = DelayedTrips::new(
+            records.clone(),
+            circuits.clone(),
+            own_outages,
+            directory.clone(),
+            store_clock.clone(),
+        );
         let mut tasks = vec![
             tokio::spawn(Arc::clone(&dispatch).run()),
             tokio::spawn(

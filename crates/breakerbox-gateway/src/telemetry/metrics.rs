@@ -16,11 +16,11 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::{MetricType, TypedMetric};
 use prometheus_client::registry::{Registry, Unit};
 
+use super::classic;
 use super::labels::{
     CircuitState, Class, EventRefusal, Gate, Label, LaneState, NotificationResult, Outcome, PermitEnd,
     PermitRefused, Waiting,
 };
-use super::classic;
 use super::local_faults::LocalFaults;
 
 /// One metric for each value of a label.

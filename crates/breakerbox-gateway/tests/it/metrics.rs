@@ -84,7 +84,9 @@ fn promtool() -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let unpacked = root().join("target/tools/usr/bin");
     let mut found = std::env::split_paths(&path).chain([unpacked]).map(|folder| folder.join("promtool"));
-    found.find(|file| file.is_file()).expect("promtool is missing: run `cargo xtask test`, or install prometheus")
+    found
+        .find(|file| file.is_file())
+        .expect("promtool is missing: run `cargo xtask test`, or install prometheus")
 }
 
 #[test]

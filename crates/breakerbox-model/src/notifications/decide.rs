@@ -58,7 +58,9 @@ pub fn notifications(key: &str, change: &Change, known: &CircuitContext<'_>) -> 
     let is_failure = is_failure(&change.cause);
     let is_success = matches!(change.cause, Cause::ProbesSucceeded | Cause::RecoveryRateMet);
     match change.to {
-        Status::Disabled if is_failure => add(epoch, News::Disabled(given_up(circuit(), change, known.last()))),
+        Status::Disabled if is_failure => {
+            add(epoch, News::Disabled(given_up(circuit(), change, known.last())))
+        }
         Status::Closed if is_success => {
             let trips = change.trips;
             add(epoch, News::Recovery(Recovered { circuit: circuit(), since: None, trips }));

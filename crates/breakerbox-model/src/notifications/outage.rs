@@ -71,12 +71,7 @@ impl Notification {
     /// Returns a trip with the circuit's present number of trips, time of the next probe and latest attempt. A trip that
     /// is sent later than the circuit opened would otherwise announce a probe in the past.
     #[must_use]
-    pub fn at_present(
-        mut self,
-        trips: u32,
-        retry_at: Option<Timestamp>,
-        last: Option<&LastAttempt>,
-    ) -> Self {
+    pub fn at_present(mut self, trips: u32, retry_at: Option<Timestamp>, last: Option<&LastAttempt>) -> Self {
         if let News::Trip(news) = &mut self.news {
             news.trips = news.trips.max(trips);
             news.retry_at = retry_at.map(Moment);

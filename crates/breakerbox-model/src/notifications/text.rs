@@ -187,8 +187,7 @@ fn trip(news: &Tripped, tenant: &str) -> (String, Vec<String>) {
         );
     }
     let cause = news.cause.as_ref().map_or_else(|| "not recorded".to_owned(), Why::sentence);
-    let mut lines =
-        vec![affected(circuit), format!("Since: {}.", news.since), format!("Reason: {cause}.")];
+    let mut lines = vec![affected(circuit), format!("Since: {}.", news.since), format!("Reason: {cause}.")];
     lines.extend(latest(&news.last));
     lines.push(next);
     lines.push(format!(

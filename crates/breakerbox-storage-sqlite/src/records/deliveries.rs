@@ -16,8 +16,8 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use super::cursors::{CursorPosition, page, position};
 use super::scan::{Order, Scan};
 use super::{SqliteRecords, listed, readable};
-use crate::last_attempts;
 use crate::columns::{content_type_of, id, number, parsed, priority, state, time, whole};
+use crate::last_attempts;
 
 pub(super) const DELIVERY: &str = "delivery";
 

@@ -35,7 +35,12 @@ fn tripped(now: breakerbox_core::Timestamp) -> ObservedChange {
         evidence: Some(Arc::new(Totals { successes: 5, failures: 7, ..Totals::default() })),
         mode: Mode::Automatic,
     };
-    let known = CircuitContext { policy: &Policy::default(), endpoints: &[], last: None, is_unreported_outage: false };
+    let known = CircuitContext {
+        policy: &Policy::default(),
+        endpoints: &[],
+        last: None,
+        is_unreported_outage: false,
+    };
     let notifications = notifications(key, &change, &known);
     let outage = OutageStep::of(key, &change, &known, std::time::Duration::ZERO);
     ObservedChange { change: PastChange { key: key.into(), change }, notifications, outage }

@@ -132,8 +132,10 @@ impl EffectiveView {
         let expiry = OriginView::below(&defaults.expires_after, &built_in.expires_after);
         let deciding = directory.deciding(&endpoint.circuit);
         Ok(Self {
-            timeout: (format_duration(endpoint.timeout), origin(own.timeout.is_some(), false, timeout)).into(),
-            max_in_flight: (endpoint.max_in_flight, origin(own.max_in_flight.is_some(), false, in_flight)).into(),
+            timeout: (format_duration(endpoint.timeout), origin(own.timeout.is_some(), false, timeout))
+                .into(),
+            max_in_flight: (endpoint.max_in_flight, origin(own.max_in_flight.is_some(), false, in_flight))
+                .into(),
             rate: (endpoint.rate.map(RateView::from), origin(own.rate.is_some(), false, Default)).into(),
             retry: RetryValue {
                 value: RetrySchedule::clone(&endpoint.retry),

@@ -16,8 +16,8 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-pub(super) use self::secrets::{NewSecret, SecretsView};
 use self::effective::{EffectiveView, EndpointShown};
+pub(super) use self::secrets::{NewSecret, SecretsView};
 use self::view::{EndpointBody, EndpointChange, EndpointView};
 pub(super) use self::view::{checked_in_flight, checked_timeout};
 use super::Api;
@@ -287,6 +287,7 @@ async fn shown(api: &Api, endpoint: Endpoint) -> ApiResult<EndpointShown> {
     let entry = api.services.directory.endpoint(endpoint.lane());
     let entry = entry.ok_or_else(|| Problem::not_found("endpoint", &endpoint.id.to_string()))?;
     let effective = EffectiveView::new(&api.services.directory, &entry)?;
-    let view = EndpointView::new(endpoint, key.as_deref(), status).waiting(api, lane).last_attempt(last.as_ref());
+    let view =
+        EndpointView::new(endpoint, key.as_deref(), status).waiting(api, lane).last_attempt(last.as_ref());
     Ok(EndpointShown { endpoint: view, effective })
 }

@@ -10,7 +10,7 @@ async fn a_url_without_a_scheme_is_told_to_add_one() {
     let tries = [
         ("/v1/endpoints", json!({})),
         ("/v1/events", json!({ "type": "a.b", "payload": 1 })),
-        ("/v1/reminders", json!({ "payload": 1, "in": "1h" })),
+        ("/v1/reminders", json!({ "payload": 1, "every": "1h" })),
     ];
     for (path, body) in tries {
         for url in ["example.com/hook", "localhost:8080/hook"] {
@@ -33,9 +33,9 @@ async fn a_duration_without_a_unit_is_told_what_to_write() {
         let body = json!({ "url": "https://a.example/", "timeout": timeout });
         let refused = site.post("/v1/endpoints", &site.admin, body).await.expect(422).json();
         assert_eq!((&refused["field"], &refused["detail"]), (&json!("timeout"), &needs("timeout")));
-        let body = json!({ "url": "https://a.example/", "payload": 1, "in": timeout });
+        let body = json!({ "url": "https://a.example/", "payload": 1, "every": timeout });
         let refused = site.post("/v1/reminders", &site.admin, body).await.expect(422).json();
-        assert_eq!((&refused["field"], &refused["detail"]), (&json!("in"), &needs("in")));
+        assert_eq!((&refused["field"], &refused["detail"]), (&json!("every"), &needs("every")));
         let body = json!({ "id": "new", "policy": { "window": timeout } });
         let refused = site.post("/v1/tenants", &site.admin, body).await.expect(422).json();
         assert!(refused["detail"].as_str().unwrap().contains("write \"5s\" for 5 seconds"), "{refused}");

@@ -239,7 +239,13 @@ async fn fields_that_will_not_do() {
             "at most 100",
         ),
         ("/v1/endpoints", endpoint(json!({ "timeout": "6m" })), "invalid_field", "timeout", "100ms to 5m"),
-        ("/v1/endpoints", endpoint(json!({ "timeout": 3 })), "invalid_field", "timeout", "must be a string"),
+        (
+            "/v1/endpoints",
+            endpoint(json!({ "timeout": 3 })),
+            "invalid_field",
+            "timeout",
+            "write \"3s\" for 3 seconds",
+        ),
         ("/v1/endpoints", endpoint(json!({ "max_in_flight": 0 })), "invalid_field", "max_in_flight", "1 to"),
         (
             "/v1/endpoints",

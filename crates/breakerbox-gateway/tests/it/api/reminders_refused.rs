@@ -41,7 +41,7 @@ fn wrong_times() -> Vec<(Value, &'static str, &'static str, &'static str)> {
         (json!({ "every": "10ms" }), "invalid_field", "every", "from 1s to 1825d, but is 10ms"),
         (json!({ "every": "0s" }), "invalid_field", "every", "longer than zero"),
         (json!({ "every": "2000d" }), "invalid_field", "every", "1825d"),
-        (json!({ "every": 3600 }), "invalid_field", "every", "must be a string"),
+        (json!({ "every": 3600 }), "invalid_field", "every", "write \"3600s\" for 3600 seconds"),
         (json!({ "every": "1h", "cron": "@daily" }), "invalid_field", "every", "omit one"),
         (
             json!({ "cron": "0 25 * * *" }),
@@ -216,7 +216,7 @@ async fn other_fields_that_will_not_do() {
     check(&said, &no_payload, "missing_field", "payload", "payload_base64");
     let said =
         site.post("/v1/reminders", &site.admin, reminder(json!({ "every": "1h", "tenant": "never" }))).await;
-    assert_eq!(said.expect(404).code(), "not_found");
+    assert_eq!(said.expect(404).code(), "tenant_not_found");
     let large = json!({ "url": "https://a.example", "every": "1h", "payload": "x".repeat(300_000) });
     assert_eq!(site.post("/v1/reminders", &site.admin, large).await.expect(413).code(), "payload_too_large");
     for body in ["[]", "null", "7", "[null,\"https://a.example\"]"] {

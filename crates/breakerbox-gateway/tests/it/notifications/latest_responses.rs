@@ -114,21 +114,20 @@ fn a_dynamic_url_shows_the_latest_response_on_its_circuit() {
 #[test]
 fn the_type_of_an_event_reaches_the_receiver() {
     let site = Site::start(|_| {});
-    let endpoint =
-        site.api().create_endpoint("default", &site.receiver.url("/in"), &[], &json!({})).unwrap();
+    let endpoint = site.api().create_endpoint("default", &site.receiver.url("/in"), &[], &json!({})).unwrap();
     site.api().post("/v1/events", &json!({ "type": "invoice.paid", "payload": {} })).unwrap();
     site.until("it arrives", || site.types("/in") == ["invoice.paid"]);
     site.api().post(&format!("/v1/endpoints/{endpoint}/test"), &json!({})).unwrap();
     site.api().post(&format!("/v1/endpoints/{endpoint}/test"), &json!({ "type": "a.trial" })).unwrap();
     site.until("tests arrive", || site.types("/in") == ["invoice.paid", "breakerbox.test", "a.trial"]);
     let url = site.receiver.url("/reminded");
-    site.api().post("/v1/reminders", &json!({ "url": url, "payload": {}, "in": "1ms" })).unwrap();
+    site.api()
+        .post("/v1/reminders", &json!({ "url": url, "payload": {}, "at": "2020-01-01T00:00:00Z" }))
+        .unwrap();
     site.until("a reminder arrives", || site.types("/reminded") == ["reminder"]);
     // Nobody else can set it.
     let own = json!({ "headers": { "webhook-event-type": "x" } });
-    let (status, refused) = site
-        .api()
-        .request(&http::Method::PATCH, &format!("/v1/endpoints/{endpoint}"), Some(&own))
-        .unwrap();
+    let (status, refused) =
+        site.api().request(&http::Method::PATCH, &format!("/v1/endpoints/{endpoint}"), Some(&own)).unwrap();
     assert_eq!((status, &refused["code"]), (422, &json!("invalid_field")), "{refused}");
 }

@@ -199,7 +199,12 @@ pub(super) fn heard(
         evidence: None,
         mode: Mode::Automatic,
     };
-    let known = CircuitContext { policy: &Policy::default(), endpoints: &[], last: None, is_unreported_outage: false };
+    let known = CircuitContext {
+        policy: &Policy::default(),
+        endpoints: &[],
+        last: None,
+        is_unreported_outage: false,
+    };
     let notifications: Vec<Notification> = notifications(&key, &change, &known);
     let outage = OutageStep::of(&key, &change, &known, after);
     ObservedChange { change: PastChange { key: key.into(), change }, notifications, outage }

@@ -24,7 +24,11 @@ fn policy() -> Policy {
 }
 
 fn notifications_of(change: &Change, policy: &Policy) -> Vec<Notification> {
-    notifications(KEY, change, &CircuitContext { policy, endpoints: &[], last: None, is_unreported_outage: false })
+    notifications(
+        KEY,
+        change,
+        &CircuitContext { policy, endpoints: &[], last: None, is_unreported_outage: false },
+    )
 }
 
 /// Returns the effect of a change on the circuit's outage, as one word.

@@ -6,7 +6,9 @@ use breakerbox_core::{Attribution, Cause, Change, Mode, Policy, PolicyBuilder, S
 
 use super::{at, change};
 use crate::delivery::{Fault, LastAttempt};
-use crate::notifications::{CircuitContext, LastResult, Message, News, Notification, OutageStep, Why, notifications};
+use crate::notifications::{
+    CircuitContext, LastResult, Message, News, Notification, OutageStep, Why, notifications,
+};
 use crate::values::{EndpointId, Id, Moment, NotificationId, ShownKey, TenantId};
 
 fn gateway_policy() -> PolicyBuilder {

@@ -7,7 +7,7 @@ use breakerbox_core::throttle::LoadSignal;
 use breakerbox_core::{OutcomeKind, Timestamp};
 use breakerbox_model::delivery::{Fault, Reply};
 use breakerbox_model::notifications::{
-    CircuitFacts, Counted, DisableConditions, Disabled, LastResult, Kind, Kinds, News, Tripped, Way, Why,
+    CircuitFacts, Counted, DisableConditions, Disabled, Kind, Kinds, LastResult, News, Tripped, Way, Why,
 };
 use breakerbox_model::objects::{Moment, Secret, TenantId};
 use breakerbox_storage::Defaults;

@@ -80,8 +80,7 @@ pub async fn the_latest_attempt_of_a_delivery_and_of_a_lane_is_known_after_a_res
     };
     let (id_of, lease) = (leased[0].id, leased[0].lease);
     let next = retry(later(world));
-    let settlement =
-        Settlement { id: id_of, lease, attempt: refused.clone(), next, stands_for: None };
+    let settlement = Settlement { id: id_of, lease, attempt: refused.clone(), next, stands_for: None };
     world.queue.settle(settlement).await.unwrap();
     let second = LastAttempt::from(&refused);
     assert_eq!(delivery(world, id).await.last_attempt.as_ref(), Some(&second));
