@@ -72,11 +72,14 @@ impl StoredAttempts {
     }
 }
 
-/// Loads the stored attempts into the directory. Those of dynamic URLs are loaded by their circuit's key.
+/// Loads the stored attempts into the directory. Those of dynamic URLs are loaded by their circuit's key, unless their
+/// tenant was deleted.
 pub(super) fn load(connection: &Connection, directory: &Directory) -> rusqlite::Result<()> {
     let mut statement = connection.prepare(
         "SELECT a.started_at, a.status, a.fault, a.detail, a.lane, l.key
-         FROM last_attempts a LEFT JOIN lanes l ON l.id = a.lane ORDER BY a.started_at",
+         FROM last_attempts a
+             LEFT JOIN (lanes l JOIN tenants t ON t.row = l.tenant AND t.deleted_at IS NULL) ON l.id = a.lane
+         ORDER BY a.started_at",
     )?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {

@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use breakerbox_core::Timestamp;
 use breakerbox_model::delivery::LastAttempt;
-use breakerbox_model::objects::{Id, TenantId};
+use breakerbox_model::objects::{Id, LaneId, TenantId};
 use breakerbox_storage::Lease;
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -335,6 +335,11 @@ impl WriterState {
             self.undo.push(Undo::AttemptStored(lane));
         }
         Ok(())
+    }
+
+    /// Deletes a lane's stored attempt, because its endpoint has another URL now.
+    pub(super) fn forget_attempt(&mut self, connection: &Connection, lane: LaneId) -> rusqlite::Result<()> {
+        self.stored_attempts.delete(connection, lane.number())
     }
 
     /// Returns a tenant's name, which never changes.

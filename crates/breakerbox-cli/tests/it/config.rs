@@ -261,7 +261,7 @@ fn what_is_wrong_in_a_file_is_said_with_its_line_and_what_would_be_right() {
         ),
         (
             "[policy]\nwindow = 5",
-            "breakerbox.toml: line 2: policy.window: must be a duration such as \"30s\", but is 5",
+            "breakerbox.toml: line 2: policy.window: \"5\" needs a unit; write \"5s\" for 5 seconds, or use the unit ms, m, h or d",
         ),
         (
             "[policy]\n\nfailure_rate = 150",

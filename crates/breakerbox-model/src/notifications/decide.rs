@@ -59,7 +59,7 @@ pub fn notifications(key: &str, change: &Change, known: &CircuitContext<'_>) -> 
     let is_success = matches!(change.cause, Cause::ProbesSucceeded | Cause::RecoveryRateMet);
     match change.to {
         Status::Disabled if is_failure => {
-            add(epoch, News::Disabled(given_up(circuit(), change, known.last())))
+            add(epoch, News::Disabled(given_up(circuit(), change, known.last())));
         }
         Status::Closed if is_success => {
             let trips = change.trips;

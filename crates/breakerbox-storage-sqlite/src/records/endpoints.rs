@@ -99,6 +99,9 @@ impl SqliteRecords {
                 endpoint.revision.0,
                 micros(endpoint.changed_at)
             ])?;
+        if endpoint.settings.url != before.settings.url {
+            transaction.writer_state.forget_attempt(transaction.connection, endpoint.lane())?;
+        }
         if endpoint.disabled == Some(DisabledBecause::Gone) && endpoint.disabled != before.disabled {
             transaction.notify(&gone(&endpoint), &*self.directory)?;
         }

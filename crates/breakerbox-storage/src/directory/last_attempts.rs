@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use breakerbox_model::delivery::LastAttempt;
-use breakerbox_model::objects::LaneId;
+use breakerbox_model::objects::{CircuitOwner, LaneId, TenantId};
 
 /// The number of circuits of dynamic URLs after which the older ones are forgotten. At most twice as many are kept.
 const MOST_DYNAMIC: usize = 50_000;
@@ -48,6 +48,15 @@ impl LastAttempts {
 
     pub(super) fn forget_endpoint(&self, lane: LaneId) {
         self.write().endpoints.remove(&lane);
+    }
+
+    /// Forgets the circuits of a tenant's dynamic URLs. Another tenant may get the same name.
+    pub(super) fn forget_tenant(&self, tenant: &TenantId) {
+        let is_others =
+            |key: &Arc<str>| CircuitOwner::of_key(key).is_none_or(|owner| owner.tenant != *tenant);
+        let mut known = self.write();
+        known.dynamic.retain(|key, _| is_others(key));
+        known.dynamic_before.retain(|key, _| is_others(key));
     }
 
     pub(super) fn of_endpoint(&self, lane: LaneId) -> Option<LastAttempt> {
@@ -106,6 +115,10 @@ mod tests {
         assert_eq!((of(&lanes[..2]), of(&lanes)), (Some(attempt(35, 418)), Some(attempt(40, 404))));
         last.forget_endpoint(lanes[2]);
         assert_eq!((of(&lanes), last.of_endpoint(lanes[2])), (Some(attempt(35, 418)), None));
+        last.forget_tenant(&"other".parse().unwrap());
+        assert_eq!(of(&[]), Some(attempt(35, 418)));
+        last.forget_tenant(&"acme".parse().unwrap());
+        assert_eq!(of(&[]), None);
     }
 
     #[test]

@@ -337,6 +337,7 @@ impl Directory {
             known.tenants.remove(id);
             known.keys.retain(|_, key| key.tenant.as_ref() != Some(id));
             known.keys_by_hash.retain(|_, key| key.tenant.as_ref() != Some(id));
+            self.last_attempts.forget_tenant(id);
         }
         self.notify(Changed::TenantGone(id));
     }
@@ -350,6 +351,10 @@ impl Directory {
                 TenantEndpoints::change(tenant_endpoints).put(&entry);
             }
             let before = known.endpoints.insert(entry.lane(), Arc::clone(&entry));
+            if before.as_ref().is_some_and(|before| before.url != entry.url) {
+                // The latest response was another destination's.
+                self.last_attempts.forget_endpoint(entry.lane());
+            }
             known.circuits.change(before.as_ref(), Some(&entry))
         };
         self.notify_policies(&policies);

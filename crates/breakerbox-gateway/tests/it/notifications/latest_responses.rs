@@ -40,7 +40,7 @@ fn the_latest_response_is_on_every_object_and_survives_a_restart() {
         assert_eq!(last(&listed(site, "/v1/circuits", &circuit)), failed);
         let deliveries = site.api().get(&format!("/v1/deliveries?endpoint={endpoint}")).unwrap();
         let tried = deliveries["items"].as_array().unwrap().iter().filter(|one| one["attempts"] != 0);
-        let tried: Vec<_> = tried.map(|delivery| last(delivery)).collect();
+        let tried: Vec<_> = tried.map(last).collect();
         assert!(!tried.is_empty() && tried.iter().all(|one| *one == failed), "{deliveries}");
         assert_eq!(shown(&format!("/v1/endpoints/{quiet}")), nothing_yet);
     };

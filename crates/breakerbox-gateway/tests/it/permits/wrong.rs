@@ -32,7 +32,7 @@ async fn what_is_wrong_is_named() {
         (acquire, json!({ "url": URL, "timeout": "2h" }), 422, "invalid_field", "timeout"),
         (acquire, json!({ "url": URL, "timeout": "0s" }), 422, "invalid_field", "timeout"),
         (acquire, json!({ "url": URL, "timeout": 30 }), 422, "invalid_field", "timeout"),
-        (acquire, json!({ "url": URL, "tenant": "nobody" }), 404, "not_found", ""),
+        (acquire, json!({ "url": URL, "tenant": "nobody" }), 404, "tenant_not_found", "tenant"),
         (acquire, json!({ "url": URL, "tenant": "a/b" }), 422, "invalid_field", "tenant"),
         (acquire, json!({ "url": URL, "priorty": "low" }), 422, "unknown_field", "priorty"),
         (acquire, json!([]), 422, "invalid_field", ""),
@@ -166,9 +166,12 @@ async fn each_item_of_a_batch_is_answered_at_its_place() {
     assert_eq!(answers.len(), 7);
     assert!(answers[0]["permit"]["id"].is_string() && answers[6]["permit"]["id"].is_string(), "{answer}");
     assert_eq!(answers[1]["refusal"]["reason"], "open");
-    for (at, status, field) in
-        [(2, 422, "items[2].url"), (3, 422, "items[3]"), (4, 404, "items[4]"), (5, 422, "items[5].timeout")]
-    {
+    for (at, status, field) in [
+        (2, 422, "items[2].url"),
+        (3, 422, "items[3]"),
+        (4, 404, "items[4].tenant"),
+        (5, 422, "items[5].timeout"),
+    ] {
         let problem = &answers[at]["problem"];
         assert_eq!((&problem["status"], &problem["field"]), (&json!(status), &json!(field)), "{problem}");
     }

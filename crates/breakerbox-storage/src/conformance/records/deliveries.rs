@@ -6,7 +6,8 @@ use crate::records::PageOf;
 use crate::{RecordsError, Settlement};
 use breakerbox_model::delivery::{Fault, LastAttempt, NextStep};
 use breakerbox_model::objects::{
-    Attempt, Backlog, DeliveryFilter, DeliveryId, DeliveryState, EventId, FailReason, Id, Priority, StateName,
+    Attempt, Backlog, DeliveryFilter, DeliveryId, DeliveryState, Endpoint, EventId, FailReason, Id, Priority,
+    StateName,
 };
 use bytes::Bytes;
 
@@ -91,6 +92,19 @@ pub async fn the_latest_attempt_of_a_delivery_and_of_a_lane_is_known_after_a_res
     let circuit = world.directory.endpoint(one.lane()).unwrap().circuit.clone();
     assert_eq!(world.directory.last_attempt_of_circuit(&circuit), Some(second.clone()));
     assert_eq!(delivery(world, id).await.last_attempt, Some(second));
+    // The response of one URL says nothing about another.
+    let moved = world.endpoint("acme", "https://moved.example/").await;
+    world.event("acme", "a.b").await;
+    let leased = world.claim(moved.lane(), 1).await;
+    world.settle(&leased[0], NextStep::Delivered).await;
+    let edit = |stored: &Endpoint| {
+        let mut settings = stored.settings.clone();
+        settings.url = "https://elsewhere.example/".parse().unwrap();
+        Ok(settings)
+    };
+    world.records.edit_endpoint(moved.id, Box::new(edit), None).await.unwrap();
+    world.restart().await;
+    assert_eq!(world.directory.last_attempt(moved.lane()), None);
     // Nothing is left of a deleted endpoint.
     world.records.delete_endpoint(one.id, None).await.unwrap();
     world.restart().await;
