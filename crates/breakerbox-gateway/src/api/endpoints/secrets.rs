@@ -30,7 +30,7 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 
 /// Signing secrets, newest first.
 #[derive(Serialize, ToSchema)]
-#[schema(as = Secrets)]
+#[schema(as = SigningSecrets)]
 pub(in crate::api) struct SecretsView {
     /// The secrets in use: one, or two during a rotation.
     secrets: Vec<SecretView>,

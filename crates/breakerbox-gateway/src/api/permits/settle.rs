@@ -106,7 +106,7 @@ impl From<FaultWord> for Fault {
 
 /// The result of settling a permit.
 #[derive(Serialize, ToSchema)]
-#[schema(as = Settled)]
+#[schema(as = SettlementResult)]
 pub(super) struct SettledView {
     /// `counted`: the circuit counted the outcome. `uncounted`: the outcome is ignored, or an override is active.
     /// `late`: the permit's epoch or probe lease is no longer current, so the outcome was not counted. `expired`: the
