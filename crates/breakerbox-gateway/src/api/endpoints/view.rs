@@ -62,6 +62,7 @@ pub(super) struct EndpointView {
     /// The names of the custom headers. Their values are not shown, because they may be secrets.
     header_names: Vec<String>,
     /// The request timeout; null means the gateway's default.
+    #[schema(pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "5s")]
     timeout: Option<String>,
     /// The maximum number of concurrent requests to the endpoint; null means the gateway's default.
     #[schema(minimum = 1, maximum = 10_000)]
@@ -75,6 +76,7 @@ pub(super) struct EndpointView {
     #[schema(value_type = Option<Object>)]
     policy: Option<Value>,
     /// The maximum time that a delivery waits before it expires; null means the tenant's.
+    #[schema(pattern = "^([0-9]+(d|h|m|s|ms))+$")]
     expires_after: Option<String>,
     /// The time of creation.
     #[schema(value_type = String, format = "date-time")]

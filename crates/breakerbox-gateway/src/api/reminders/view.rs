@@ -36,6 +36,7 @@ pub(super) struct ReminderView {
     #[schema(value_type = String, format = "date-time")]
     at: Moment,
     /// The interval between runs; null unless the reminder has one.
+    #[schema(pattern = "^([0-9]+(d|h|m|s|ms))+$")]
     every: Option<String>,
     /// The cron expression, in the time zone `time_zone`; null unless the reminder has one.
     cron: Option<String>,
@@ -54,6 +55,7 @@ pub(super) struct ReminderView {
     #[schema(value_type = PrioritySchema)]
     priority: &'static str,
     /// The maximum time that a run waits before it expires; null means no limit.
+    #[schema(pattern = "^([0-9]+(d|h|m|s|ms))+$")]
     expires_after: Option<String>,
     /// The state of the reminder.
     #[schema(value_type = ReminderStateView)]

@@ -37,6 +37,7 @@ pub(in crate::api) struct RemindersView {
     #[schema(value_type = CatchUpName)]
     catch_up: &'static str,
     /// The timeout of a callback; null means the gateway's default.
+    #[schema(pattern = "^([0-9]+(d|h|m|s|ms))+$")]
     timeout: Option<String>,
     /// The maximum number of concurrent callbacks per circuit; null means the gateway's default.
     #[schema(minimum = 1, maximum = 10_000)]

@@ -47,6 +47,7 @@ pub(in crate::api) struct TenantView {
     /// The rate limit for submitted events; null means no limit.
     ingest_rate: Option<RateView>,
     /// The maximum time that a delivery waits before it expires; null means the gateway's.
+    #[schema(pattern = "^([0-9]+(d|h|m|s|ms))+$")]
     expires_after: Option<String>,
     /// Settings for the tenant's reminders.
     reminders: RemindersView,

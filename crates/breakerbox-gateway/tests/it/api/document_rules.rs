@@ -13,6 +13,9 @@ const UNITS: [&str; 8] =
 /// Words of which the description of an optional field in a request has at least one: what happens without it.
 const DEFAULTS: [&str; 7] = ["Default", "default to", "Only ", "Omit", "may omit", "either", "one of"];
 
+/// The names of durations, which have a pattern.
+const DURATIONS: [&str; 4] = ["timeout", "expires_after", "every", "overlap"];
+
 /// A document, and what breaks its rules.
 struct Rules<'d> {
     document: &'d Value,
@@ -85,7 +88,7 @@ impl Rules<'_> {
         match said(&parameter["in"]) {
             "path" => self.check(is_example(&parameter["example"]), &at, "has no example"),
             "query" => {
-                self.check(any_of(description, &DEFAULTS), &at, "does not say what happens without it")
+                self.check(any_of(description, &DEFAULTS), &at, "does not say what happens without it");
             }
             _ => {}
         }
@@ -128,6 +131,10 @@ impl Rules<'_> {
             self.check(field.replace('_', "") != name.to_lowercase(), &at, "has the name of its schema");
             self.number(&at, is, description, is_request);
             self.shape(&at, is);
+            let is_duration =
+                DURATIONS.contains(&field.as_str()) && is["type"].to_string().contains("string");
+            let has_pattern = said(&is["pattern"]).contains("(d|h|m|s|ms)");
+            self.check(!is_duration || has_pattern, &at, "is a duration without a pattern");
             let is_inline = is["properties"].is_object() || is["enum"].is_array();
             self.check(!is_inline, &at, "has an inline schema");
             let is_required = required.iter().any(|one| one == field);
@@ -232,6 +239,11 @@ fn a_broken_rule_is_found() {
             format!("{delivery}/state"),
             json!({ "enum": ["delivered"], "description": "The state." }),
             "has an inline schema",
+        ),
+        (
+            "/components/schemas/Endpoint/properties/timeout/pattern".to_owned(),
+            Value::Null,
+            "is a duration without a pattern",
         ),
         (
             "/components/schemas/Page_Delivery/properties/items/items".to_owned(),

@@ -42,7 +42,7 @@ pub(super) fn schema(html: &mut String, document: &Value, name: &str, component:
     );
     let rows = rows(document, component);
     if rows.is_empty() {
-        let _ = write!(html, "<p>{}</p>", kind(document, component));
+        let _ = write!(html, "<p>{}</p>", kind(component));
     }
     table(html, "Fields", rows);
     html.push_str("</article>");
@@ -56,13 +56,13 @@ pub(super) fn rows<'d>(document: &'d Value, schema: &'d Value) -> Vec<Row<'d>> {
     let required = schema["required"].as_array().map(Vec::as_slice).unwrap_or_default();
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
         let is_required = required.iter().any(|one| one == name);
-        all.push((is_required, name, kind(document, field), text(&field["description"])));
+        all.push((is_required, name, kind(field), text(&field["description"])));
     }
     all
 }
 
 /// Describes the type of a field in HTML: a link to its schema, its values, or its type and range.
-pub(super) fn kind(document: &Value, schema: &Value) -> String {
+pub(super) fn kind(schema: &Value) -> String {
     if let Some(name) = referenced(&schema["$ref"]) {
         return format!("<a href=\"#schema-{name}\">{name}</a>", name = escaped(name));
     }
@@ -71,17 +71,17 @@ pub(super) fn kind(document: &Value, schema: &Value) -> String {
         return values.collect::<Vec<_>>().join(", ");
     }
     if let Some(parts) = schema["oneOf"].as_array() {
-        let kinds: Vec<_> = parts.iter().map(|part| kind(document, part)).collect();
+        let kinds: Vec<_> = parts.iter().map(kind).collect();
         return kinds.join(" or ");
     }
     // A variant of a schema with several: an object with one field.
     if let Some((name, field)) =
         schema["properties"].as_object().filter(|all| all.len() == 1).and_then(|all| all.iter().next())
     {
-        return format!("<code>{}</code>: {}", escaped(name), kind(document, field));
+        return format!("<code>{}</code>: {}", escaped(name), kind(field));
     }
     let named = |one: &Value| match text(one) {
-        "array" => format!("list of {}", kind(document, &schema["items"])),
+        "array" => format!("list of {}", kind(&schema["items"])),
         "string" if schema["format"] == "date-time" => "time".to_owned(),
         "string" if is_duration(schema) => "duration".to_owned(),
         "" => "any JSON".to_owned(),

@@ -122,7 +122,7 @@ fn render_operation(html: &mut String, document: &Value, path: &str, method: &st
     let parameters = operation["parameters"].as_array().into_iter().flatten();
     let rows = parameters.map(|parameter| {
         let required = parameter["required"] == true;
-        let place = format!("{}, {}", escaped(text(&parameter["in"])), kind(document, &parameter["schema"]));
+        let place = format!("{}, {}", escaped(text(&parameter["in"])), kind(&parameter["schema"]));
         (required, text(&parameter["name"]), place, text(&parameter["description"]))
     });
     table(html, "Parameters", rows.collect());
@@ -130,16 +130,16 @@ fn render_operation(html: &mut String, document: &Value, path: &str, method: &st
     let sent = &body["content"]["application/json"]["schema"];
     if !sent.is_null() {
         let optional = if body["required"] == true { "" } else { ", optional" };
-        let title = format!("Body{optional}: {}", kind(document, sent));
+        let title = format!("Body{optional}: {}", kind(sent));
         table(html, &title, fields::rows(document, sent));
     }
     for (status, response) in operation["responses"].as_object().into_iter().flatten() {
-        render_response(html, document, status, response);
+        render_response(html, status, response);
     }
     html.push_str("</article>");
 }
 
-fn render_response(html: &mut String, document: &Value, status: &str, response: &Value) {
+fn render_response(html: &mut String, status: &str, response: &Value) {
     let content = response["content"].as_object().and_then(|all| all.iter().next());
     let is_problem = content.is_some_and(|(media, _)| media == "application/problem+json");
     if is_problem {
@@ -154,7 +154,7 @@ fn render_response(html: &mut String, document: &Value, status: &str, response: 
         Value::String(example) => example.clone(),
         example => serde_json::to_string_pretty(example).unwrap_or_default(),
     };
-    let kind = match kind(document, &content["schema"]) {
+    let kind = match kind(&content["schema"]) {
         kind if media == "application/json" => kind,
         _ => format!("<code>{}</code>", escaped(media)),
     };
