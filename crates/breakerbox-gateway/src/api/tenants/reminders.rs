@@ -81,7 +81,7 @@ pub(in crate::api) struct RemindersChange {
     #[schema(value_type = Option<Object>)]
     #[serde(default)]
     policy: Change<Value>,
-    /// The callbacks that share a circuit. Default: `tenant`. Needs an admin key.
+    /// The callbacks that share a circuit. Default: `host`. Needs an admin key.
     #[schema(value_type = Option<CircuitByName>)]
     #[serde(default)]
     circuit_by: Change<CircuitByName>,
