@@ -35,9 +35,10 @@ pub(super) struct AcquireBody {
     #[serde(default)]
     #[schema(format = "uri", max_length = 8192)]
     url: Option<String>,
-    /// Your own name for a destination without a URL, such as `warehouse db`. Use either this or `url`.
+    /// Your own name for a destination without a URL, such as `warehouse db`; at most 1,023 bytes together with
+    /// the tenant ID. Use either this or `url`.
     #[serde(default)]
-    #[schema(min_length = 1, max_length = 900)]
+    #[schema(min_length = 1, max_length = 1022)]
     key: Option<String>,
     /// The priority of the call. Default: `medium`.
     #[serde(default)]
