@@ -45,7 +45,10 @@ async fn follow(
 ) -> ApiResult<CircuitShown> {
     let key = seen(api, caller, id)?;
     let reason = order.reason.trim();
-    if reason.is_empty() || reason.len() > MAX_ATTRIBUTION_LENGTH || reason.chars().any(char::is_control) {
+    if reason.is_empty()
+        || order.reason.len() > MAX_ATTRIBUTION_LENGTH
+        || reason.chars().any(char::is_control)
+    {
         let why = format!("must be 1 to {MAX_ATTRIBUTION_LENGTH} bytes of text on one line");
         return Err(Problem::invalid("reason", why));
     }

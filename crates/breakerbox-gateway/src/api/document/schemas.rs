@@ -5,6 +5,7 @@
 //! | parameters and bodies that may be `null` | parameters and bodies that may be omitted |
 //! | the items of a generic type, inline | a reference to the items' schema |
 //! | a description beside one of two alternatives | a description of the field |
+//! | the format `int32` for unsigned numbers | `int64`, if the maximum does not fit into `int32` |
 //! | nullable fields of responses as optional | nullable fields of responses as required, because they are always present |
 
 use std::collections::BTreeSet;
@@ -28,6 +29,7 @@ pub(super) fn correct(document: &mut Value) {
     }
     refer_to_items(document);
     raise_descriptions(document);
+    widen_numbers(document);
     require_nullable(document);
 }
 
@@ -84,6 +86,24 @@ fn raise_descriptions(value: &mut Value) {
             let mut choices = choices.iter_mut().filter_map(Value::as_object_mut);
             if let Some(description) = choices.find_map(|choice| choice.remove("description")) {
                 fields.entry("description").or_insert(description);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Replaces the format `int32` of numbers whose maximum is larger.
+fn widen_numbers(value: &mut Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(widen_numbers),
+        Value::Object(fields) => {
+            fields.values_mut().for_each(widen_numbers);
+            let is_larger = fields
+                .get("maximum")
+                .and_then(Value::as_u64)
+                .is_some_and(|most| i32::try_from(most).is_err());
+            if is_larger && fields.get("format").is_some_and(|format| format == "int32") {
+                fields.insert("format".to_owned(), json!("int64"));
             }
         }
         _ => {}

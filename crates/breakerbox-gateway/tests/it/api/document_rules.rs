@@ -156,6 +156,12 @@ impl Rules<'_> {
             return;
         }
         self.check(any_of(description, &UNITS), at, "is a number without a unit");
+        let is_larger = schema["maximum"].as_f64().is_some_and(|most| most > f64::from(i32::MAX));
+        self.check(
+            !is_larger || schema["format"] != "int32",
+            at,
+            "has a maximum that its format does not allow",
+        );
         let has_end = !is_request || !schema["maximum"].is_null() || description.contains("at least");
         self.check(!schema["minimum"].is_null() && has_end, at, "is a number without a range");
     }
@@ -239,6 +245,11 @@ fn a_broken_rule_is_found() {
             format!("{delivery}/state"),
             json!({ "enum": ["delivered"], "description": "The state." }),
             "has an inline schema",
+        ),
+        (
+            "/components/schemas/NewReminder/properties/max_runs/format".to_owned(),
+            json!("int32"),
+            "has a maximum that its format does not allow",
         ),
         (
             "/components/schemas/Endpoint/properties/timeout/pattern".to_owned(),
