@@ -20,13 +20,16 @@ struct Package {
     debian: &'static str,
 }
 
-const PACKAGES: [Package; 4] = [
+const PACKAGES: [Package; 6] = [
     Package { program: "redis-server", folders: &["/usr/local/sbin", "/usr/sbin"], debian: "redis-server" },
     Package { program: "initdb", folders: &["/usr/lib/postgresql/*/bin"], debian: "postgresql" },
     // A test runs the worker in `examples/python`.
     Package { program: "python3", folders: &[], debian: "python3" },
-    // A signature test installs the library that receivers use.
+    // Tests install the library that receivers use, and a client generator.
     Package { program: "pip3", folders: &[], debian: "python3-pip" },
+    // A test installs and runs a client generator for TypeScript.
+    Package { program: "node", folders: &[], debian: "nodejs" },
+    Package { program: "npm", folders: &[], debian: "npm" },
 ];
 
 /// The directory below `target/` into which packages are unpacked. Tests search it too.

@@ -11,6 +11,7 @@ mod config;
 mod data_folder;
 mod docs;
 mod fake_api;
+mod generated_clients;
 mod guides;
 mod https;
 mod listen;

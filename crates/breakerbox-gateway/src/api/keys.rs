@@ -29,6 +29,7 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 /// A permission of an API key.
 #[derive(Clone, Copy, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = Scope)]
 enum ScopeView {
     Admin,
     Manage,
@@ -61,13 +62,13 @@ impl From<ScopeView> for Scope {
 /// An API key to create.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = NewApiKey)]
+#[schema(as = NewApiKey, example = json!({"name": "billing", "scopes": ["send"], "tenant": "acme"}))]
 struct KeyBody {
     /// A human-readable name, such as the purpose of the key.
     #[schema(max_length = 200, example = "billing")]
     name: String,
     /// The scopes. `admin` includes all others; `manage` includes `read`.
-    #[schema(inline, min_items = 1, max_items = 4)]
+    #[schema(min_items = 1, max_items = 4)]
     scopes: Vec<ScopeView>,
     /// The tenant that the key is bound to. Default: the tenant of the calling key, or all tenants.
     #[serde(default)]
@@ -89,7 +90,6 @@ struct KeyView {
     /// A human-readable name, such as the purpose of the key.
     name: String,
     /// The scopes. `admin` includes all others; `manage` includes `read`.
-    #[schema(inline)]
     scopes: Vec<ScopeView>,
     /// The tenant that the key is bound to; null means all tenants.
     tenant: Option<String>,
@@ -135,6 +135,7 @@ struct CreatedKeyView {
 #[utoipa::path(
     get,
     path = "/v1/keys",
+    operation_id = "list_keys",
     tag = "keys",
     params(PagingOfTenant),
     responses((status = 200, description = "API keys; newest first", body = Listed<KeyView>)),
@@ -157,6 +158,7 @@ async fn list(
 #[utoipa::path(
     post,
     path = "/v1/keys",
+    operation_id = "create_key",
     tag = "keys",
     request_body = KeyBody,
     params(KeyHeader),
@@ -196,6 +198,7 @@ async fn create(
 #[utoipa::path(
     get,
     path = "/v1/keys/{key}",
+    operation_id = "show_key",
     tag = "keys",
     params(("key" = String, Path, description = "API key ID, not the key itself", pattern = "^key_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
     responses((status = 200, description = "The API key", body = KeyView)),
@@ -215,6 +218,7 @@ async fn show(
 #[utoipa::path(
     post,
     path = "/v1/keys/{key}/revoke",
+    operation_id = "revoke_key",
     tag = "keys",
     params(("key" = String, Path, description = "API key ID, not the key itself", pattern = "^key_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
     responses((status = 200, description = "The API key", body = KeyView)),

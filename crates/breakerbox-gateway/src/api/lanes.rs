@@ -34,14 +34,13 @@ struct LaneView {
     /// Endpoint ID; null for dynamic URLs and reminders.
     endpoint: Option<String>,
     /// The circuit that governs the lane; null if the endpoint was just deleted.
-    #[schema(inline)]
     circuit: Option<CircuitOf>,
     /// The number of pending and retrying deliveries.
     waiting: u64,
     /// The number of requests in flight.
     in_flight: u32,
     /// What the delivery that is sent next waits for; null if none is waiting.
-    #[schema(value_type = Option<WaitsForView>, inline)]
+    #[schema(value_type = Option<WaitsForView>)]
     waits_for: Option<&'static str>,
     /// The time until which it waits; null if only a change ends the wait, or if the time is not known.
     #[schema(value_type = Option<String>, format = "date-time")]
@@ -71,6 +70,7 @@ impl LaneView {
 #[utoipa::path(
     get,
     path = "/v1/lanes",
+    operation_id = "list_lanes",
     tag = "lanes",
     params(PagingOfTenant),
     responses((status = 200, description = "Lanes; newest first", body = Listed<LaneView>)),

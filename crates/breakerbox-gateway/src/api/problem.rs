@@ -329,6 +329,11 @@ impl Problem {
         }
     }
 
+    /// Returns the problem as it is in the body of a response.
+    pub(super) fn to_json(&self) -> serde_json::Value {
+        serde_json::to_value(self.written(&self.detail)).unwrap_or_default()
+    }
+
     /// Returns the problem as JSON for one item of a batch response, and logs its cause.
     pub(super) fn into_part(self) -> Box<RawValue> {
         if let Some(cause) = &self.cause {

@@ -26,7 +26,7 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 /// A filter for the deliveries to resend. A delivery must match all given conditions.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = NewResend)]
+#[schema(as = NewResend, example = json!({"tenant": "acme", "endpoint": "ep_01h5k2m8w4c7e", "from": "2030-01-31T09:00:00Z"}))]
 struct ResendBody {
     /// Tenant ID. Keys bound to one tenant may omit it. Other keys must send `tenant`, `endpoint` or `event`, because a
     /// resend job is always for one tenant.
@@ -47,7 +47,7 @@ struct ResendBody {
     r#type: Option<Text<EventType>>,
     /// Only deliveries in this state: `delivered`, `failed` or `cancelled`. Default: `failed`.
     #[serde(default)]
-    #[schema(value_type = Option<FinishedView>, inline)]
+    #[schema(value_type = Option<FinishedView>)]
     state: Option<Text<StateName>>,
     /// Only deliveries created at this time or later.
     #[serde(default)]
@@ -61,7 +61,7 @@ struct ResendBody {
 
 /// A state in which a delivery can be resent.
 #[derive(ToSchema)]
-#[schema(rename_all = "snake_case")]
+#[schema(as = FinishedState, rename_all = "snake_case")]
 #[allow(dead_code)]
 enum FinishedView {
     Delivered,
@@ -77,10 +77,9 @@ struct ResendView {
     #[schema(example = "job_01h5k2m8w4c7e")]
     id: String,
     /// The state of the job.
-    #[schema(value_type = ResendStateView, inline)]
+    #[schema(value_type = ResendStateView)]
     state: &'static str,
     /// The filter that selects the deliveries.
-    #[schema(inline)]
     filter: FilterView,
     /// The ID of the API key that created the job.
     created_by: Option<String>,
@@ -102,7 +101,7 @@ struct ResendView {
 
 /// The state of a resend job.
 #[derive(ToSchema)]
-#[schema(rename_all = "snake_case")]
+#[schema(as = ResendState, rename_all = "snake_case")]
 #[allow(dead_code)]
 enum ResendStateView {
     Running,
@@ -112,15 +111,23 @@ enum ResendStateView {
 
 /// The filter of a resend job.
 #[derive(Serialize, ToSchema)]
+#[schema(as = ResendFilter)]
 struct FilterView {
+    /// Only deliveries of this tenant.
     tenant: Option<String>,
+    /// Only deliveries to this endpoint; null means all endpoints.
     endpoint: Option<String>,
+    /// Only deliveries of this event; null means all events.
     event: Option<String>,
+    /// Only deliveries of this event type; null means all types.
     r#type: Option<String>,
-    #[schema(value_type = Option<StateNameView>, inline)]
+    /// Only deliveries in this state.
+    #[schema(value_type = Option<StateNameView>)]
     state: Option<&'static str>,
+    /// Only deliveries created at this time or later; null means no limit.
     #[schema(value_type = Option<String>, format = "date-time")]
     from: Option<Moment>,
+    /// Only deliveries created before this time.
     #[schema(value_type = Option<String>, format = "date-time")]
     until: Option<Moment>,
 }
@@ -156,6 +163,7 @@ impl From<Resend> for ResendView {
 #[utoipa::path(
     get,
     path = "/v1/resends",
+    operation_id = "list_resends",
     tag = "resends",
     params(PagingOfTenant),
     responses((status = 200, description = "Resend jobs; newest first", body = Listed<ResendView>)),
@@ -179,6 +187,7 @@ async fn list(
 #[utoipa::path(
     post,
     path = "/v1/resends",
+    operation_id = "create_resend",
     tag = "resends",
     request_body = ResendBody,
     params(KeyHeader),
@@ -248,6 +257,7 @@ async fn resent_tenant(
 #[utoipa::path(
     get,
     path = "/v1/resends/{resend}",
+    operation_id = "show_resend",
     tag = "resends",
     params(("resend" = String, Path, description = "Job ID", pattern = "^job_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
     responses((status = 200, description = "The job", body = ResendView)),
@@ -267,6 +277,7 @@ async fn show(
 #[utoipa::path(
     post,
     path = "/v1/resends/{resend}/cancel",
+    operation_id = "cancel_resend",
     tag = "resends",
     params(("resend" = String, Path, description = "Job ID", pattern = "^job_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
     responses((status = 200, description = "The job", body = ResendView)),

@@ -30,12 +30,12 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 #[schema(as = Health)]
 pub(super) struct HealthView {
     /// The overall state: `ok`, `degraded` or `unavailable`.
-    #[schema(inline)]
     status: StatusView,
     /// The reasons why the gateway is degraded or unavailable.
     degraded: Vec<String>,
     /// The current outage on the gateway's own side. Absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     own_outage: Option<OwnOutageView>,
 }
 
@@ -62,8 +62,10 @@ impl From<Outage> for OwnOutageView {
     }
 }
 
+/// The overall state of the gateway.
 #[derive(Clone, Copy, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = HealthStatus)]
 enum StatusView {
     Ok,
     Degraded,
@@ -76,10 +78,11 @@ enum StatusView {
 #[utoipa::path(
     get,
     path = "/healthz",
+    operation_id = "check_liveness",
     tag = "system",
     responses(
         (status = 200, description = "Alive", body = HealthView),
-        (status = 503, description = "Not alive; restart the process", body = HealthView),
+        (status = 503, description = "Not alive; restart the process", body = HealthView, example = json!({"status": "unavailable", "degraded": ["database: no response within 10s"]})),
     ),
     security(()),
 )]
@@ -100,10 +103,11 @@ async fn healthz(State(api): State<Api>) -> (StatusCode, axum::Json<HealthView>)
 #[utoipa::path(
     get,
     path = "/readyz",
+    operation_id = "check_readiness",
     tag = "system",
     responses(
         (status = 200, description = "Ready", body = HealthView),
-        (status = 503, description = "Not ready", body = HealthView),
+        (status = 503, description = "Not ready", body = HealthView, example = json!({"status": "unavailable", "degraded": ["starting: the database is being opened and read"]})),
     ),
     security(()),
 )]
@@ -145,11 +149,12 @@ pub(super) async fn not_ready_yet() -> (StatusCode, axum::Json<HealthView>) {
 #[utoipa::path(
     get,
     path = "/metrics",
+    operation_id = "show_metrics",
     tag = "system",
-    responses((status = 200, description = "All metrics", content(
-        (String = "text/plain"),
-        (String = "application/openmetrics-text"),
-    ))),
+    responses((
+        status = 200,
+        description = "All metrics, as Prometheus text (`text/plain`), or as `application/openmetrics-text` if `Accept` asks for it",
+    )),
     security(("api_key" = ["read"])),
 )]
 async fn metrics(State(api): State<Api>, _allowed: MaySeeMetrics, headers: HeaderMap) -> Response {

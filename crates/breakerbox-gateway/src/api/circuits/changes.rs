@@ -40,7 +40,6 @@ struct ListQuery {
     #[param(value_type = Option<String>, format = "date-time")]
     until: Option<Text<Moment>>,
     /// Only changes to this state: `open` for trips, `closed` for recoveries.
-    #[param(inline)]
     to: Option<StateView>,
     /// Maximum number of items. Default: 50.
     #[param(value_type = Option<u16>, minimum = 1, maximum = 500)]
@@ -57,6 +56,7 @@ struct ListQuery {
 #[utoipa::path(
     get,
     path = "/v1/changes",
+    operation_id = "list_changes",
     tag = "circuits",
     params(ListQuery),
     responses((status = 200, description = "Changes; newest first", body = Listed<ChangeView>)),

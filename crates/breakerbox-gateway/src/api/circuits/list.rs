@@ -40,7 +40,6 @@ struct CircuitsQuery {
     #[param(value_type = Option<String>, min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
     tenant: Option<Text<TenantId>>,
     /// Only circuits in this state.
-    #[param(inline)]
     state: Option<StateView>,
     /// Maximum number of items. Default: 50.
     #[param(value_type = Option<u16>, minimum = 1, maximum = 500)]
@@ -56,6 +55,7 @@ struct CircuitsQuery {
 #[utoipa::path(
     get,
     path = "/v1/circuits",
+    operation_id = "list_circuits",
     tag = "circuits",
     params(CircuitsQuery),
     responses((status = 200, description = "Circuits", body = Listed<CircuitView>)),

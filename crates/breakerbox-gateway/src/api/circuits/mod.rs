@@ -44,6 +44,7 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 #[utoipa::path(
     get,
     path = "/v1/circuits/{circuit}",
+    operation_id = "show_circuit",
     tag = "circuits",
     params(("circuit" = String, Path, description = "Circuit ID", pattern = "^cir_[A-Za-z0-9_-]{2,1366}$")),
     responses((status = 200, description = "The circuit", body = CircuitShown)),
@@ -64,6 +65,7 @@ async fn show(
 #[utoipa::path(
     get,
     path = "/v1/circuits/{circuit}/history",
+    operation_id = "list_circuit_changes",
     tag = "circuits",
     params(("circuit" = String, Path, description = "Circuit ID", pattern = "^cir_[A-Za-z0-9_-]{2,1366}$"), Paging),
     responses((status = 200, description = "Changes of the circuit; newest first", body = Listed<ChangeView>)),

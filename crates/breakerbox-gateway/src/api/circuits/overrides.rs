@@ -45,7 +45,10 @@ async fn follow(
 ) -> ApiResult<CircuitShown> {
     let key = seen(api, caller, id)?;
     let reason = order.reason.trim();
-    if reason.is_empty() || reason.len() > MAX_ATTRIBUTION_LENGTH || reason.chars().any(char::is_control) {
+    if reason.is_empty()
+        || order.reason.len() > MAX_ATTRIBUTION_LENGTH
+        || reason.chars().any(char::is_control)
+    {
         let why = format!("must be 1 to {MAX_ATTRIBUTION_LENGTH} bytes of text on one line");
         return Err(Problem::invalid("reason", why));
     }
@@ -54,11 +57,12 @@ async fn follow(
 }
 
 macro_rules! overrides {
-    ($($(#[doc = $doc:literal])* $name:ident $path:literal $command:ident,)*) => {$(
+    ($($(#[doc = $doc:literal])* $name:ident $path:literal $id:literal $command:ident,)*) => {$(
         $(#[doc = $doc])*
         #[utoipa::path(
             post,
             path = $path,
+            operation_id = $id,
             tag = "circuits",
             request_body = Order,
             params(("circuit" = String, Path, description = "Circuit ID", pattern = "^cir_[A-Za-z0-9_-]{2,1366}$")),
@@ -80,25 +84,25 @@ overrides! {
     /// Force a circuit open
     ///
     /// All calls are refused until the circuit is released, enabled or reset.
-    force_open "/v1/circuits/{circuit}/force_open" ForceOpen,
+    force_open "/v1/circuits/{circuit}/force_open" "force_circuit_open" ForceOpen,
     /// Force a circuit closed
     ///
     /// All calls are admitted, whatever their outcomes, until the circuit is released, enabled or reset.
-    force_closed "/v1/circuits/{circuit}/force_closed" ForceClosed,
+    force_closed "/v1/circuits/{circuit}/force_closed" "force_circuit_closed" ForceClosed,
     /// Disable a circuit
     ///
     /// All calls are refused until the circuit is enabled.
-    disable "/v1/circuits/{circuit}/disable" Disable,
+    disable "/v1/circuits/{circuit}/disable" "disable_circuit" Disable,
     /// Enable a circuit
     ///
     /// Ends an override, or enables a disabled circuit. The next call is a probe, and the trip count is set to 0.
-    enable "/v1/circuits/{circuit}/enable" Enable,
+    enable "/v1/circuits/{circuit}/enable" "enable_circuit" Enable,
     /// Release a circuit
     ///
     /// Ends an override. The next call is a probe, and the trip count is kept.
-    release "/v1/circuits/{circuit}/release" Release,
+    release "/v1/circuits/{circuit}/release" "release_circuit" Release,
     /// Reset a circuit
     ///
     /// Closes the circuit, and sets its trip count to 0.
-    reset "/v1/circuits/{circuit}/reset" Reset,
+    reset "/v1/circuits/{circuit}/reset" "reset_circuit" Reset,
 }

@@ -12,6 +12,7 @@ use crate::api::reading::fields::Moment;
 /// The state of a circuit.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = CircuitState)]
 pub(in crate::api) enum StateView {
     Closed,
     Open,
@@ -22,6 +23,7 @@ pub(in crate::api) enum StateView {
 /// The kind of calls that a circuit is for.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = Purpose)]
 pub(in crate::api) enum PurposeView {
     Deliveries,
     Reminders,
@@ -49,13 +51,13 @@ impl From<Status> for StateView {
 
 /// The circuit that governs the calls for an endpoint or a reminder.
 #[derive(Serialize, ToSchema)]
+#[schema(as = CircuitSummary)]
 pub(in crate::api) struct CircuitOf {
     /// Circuit ID.
     id: String,
     /// The key of the circuit: the tenant and the destination.
     key: String,
     /// The state of the circuit.
-    #[schema(inline)]
     state: StateView,
 }
 
@@ -81,7 +83,6 @@ impl From<StateView> for Status {
 #[schema(as = Mode)]
 struct ModeView {
     /// `automatic` if the outcomes of calls decide, otherwise the override.
-    #[schema(inline)]
     name: ModeName,
     /// The actor of the override: an API key ID, or the gateway; null without an override.
     actor: Option<String>,
@@ -89,8 +90,10 @@ struct ModeView {
     reason: Option<String>,
 }
 
+/// The name of a mode: `automatic`, or the override.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = ModeName)]
 enum ModeName {
     Automatic,
     ForcedOpen,
@@ -126,13 +129,10 @@ pub(super) struct CircuitView {
     /// Tenant ID.
     tenant: String,
     /// The kind of calls that the circuit is for. A tenant's reminders have their own circuits.
-    #[schema(inline)]
     purpose: PurposeView,
     /// The state of the circuit.
-    #[schema(inline)]
     state: StateView,
     /// What decides whether the circuit admits calls: the outcomes of earlier calls, or an override.
-    #[schema(inline)]
     mode: ModeView,
     /// The number of the circuit's current epoch, the period between two changes. It grows with every change.
     epoch: u64,
@@ -222,7 +222,6 @@ pub(super) struct CircuitShown {
     #[serde(flatten)]
     circuit: CircuitView,
     /// The counts in the window, as seen by this process.
-    #[schema(inline)]
     window: WindowView,
     /// The circuit's policy, with the names used in policy files.
     #[schema(value_type = Object)]
@@ -231,6 +230,7 @@ pub(super) struct CircuitShown {
 
 /// The counts in a circuit's window.
 #[derive(Serialize, ToSchema)]
+#[schema(as = CircuitWindow)]
 struct WindowView {
     /// The number of calls counted in the window.
     calls: u64,
@@ -243,6 +243,7 @@ struct WindowView {
     /// The number of consecutive failures up to the latest call.
     consecutive_failures: u64,
     /// The mean latency, in milliseconds; null if there were no calls.
+    #[schema(minimum = 0)]
     mean_latency_ms: Option<f64>,
 }
 
@@ -278,18 +279,15 @@ pub(super) struct ChangeView {
     /// Tenant ID.
     tenant: String,
     /// The kind of calls that the circuit is for.
-    #[schema(inline)]
     purpose: PurposeView,
     /// The time of the change.
     #[schema(value_type = String, format = "date-time")]
     at: Moment,
     /// The state before the change.
-    #[schema(inline)]
     from: StateView,
     /// The state after the change.
-    #[schema(inline)]
     to: StateView,
-    /// The epoch that began with the change.
+    /// The number of the epoch that began with the change.
     epoch: u64,
     /// The cause: a trip rule, such as `failure_rate`; `probe_failed`, `cool_off_over`, `probes_succeeded`; or an override, such as
     /// `force_open`.

@@ -48,7 +48,7 @@ struct ListQuery {
     #[param(value_type = Option<String>, min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9_-]+(\\.[A-Za-z0-9_-]+)*$")]
     r#type: Option<Text<EventType>>,
     /// Only deliveries in this state.
-    #[param(value_type = Option<StateNameView>, inline)]
+    #[param(value_type = Option<StateNameView>)]
     state: Option<Text<StateName>>,
     /// Only deliveries created at this time or later.
     #[param(value_type = Option<String>, format = "date-time")]
@@ -70,6 +70,7 @@ struct ListQuery {
 #[utoipa::path(
     get,
     path = "/v1/deliveries",
+    operation_id = "list_deliveries",
     tag = "deliveries",
     params(ListQuery),
     responses((status = 200, description = "Deliveries; newest first", body = Listed<DeliveryView>)),
@@ -98,6 +99,7 @@ async fn list(
 #[utoipa::path(
     get,
     path = "/v1/deliveries/{delivery}",
+    operation_id = "show_delivery",
     tag = "deliveries",
     params(("delivery" = String, Path, description = "Delivery ID", pattern = "^dlv_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
     responses((status = 200, description = "The delivery", body = DeliveryView)),
@@ -118,6 +120,7 @@ async fn show(
 #[utoipa::path(
     get,
     path = "/v1/deliveries/{delivery}/attempts",
+    operation_id = "list_attempts",
     tag = "deliveries",
     params(("delivery" = String, Path, description = "Delivery ID", pattern = "^dlv_[0-7][0-9a-hjkmnp-tv-z]{12}$"), Paging),
     responses((status = 200, description = "Attempts of the delivery; newest first", body = Listed<AttemptView>)),
@@ -140,6 +143,7 @@ async fn attempts(
 #[utoipa::path(
     post,
     path = "/v1/deliveries/{delivery}/cancel",
+    operation_id = "cancel_delivery",
     tag = "deliveries",
     params(("delivery" = String, Path, description = "Delivery ID", pattern = "^dlv_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
     responses((status = 200, description = "The delivery", body = DeliveryView)),
@@ -161,6 +165,7 @@ async fn cancel(
 #[utoipa::path(
     post,
     path = "/v1/deliveries/{delivery}/resend",
+    operation_id = "resend_delivery",
     tag = "deliveries",
     params(("delivery" = String, Path, description = "Delivery ID", pattern = "^dlv_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
     responses((status = 200, description = "The delivery", body = DeliveryView)),

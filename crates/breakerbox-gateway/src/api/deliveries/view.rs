@@ -28,17 +28,18 @@ pub(in crate::api) struct DeliveryView {
     pub(in crate::api) url: Option<String>,
     /// Reminder ID; null unless the delivery is a run of a reminder.
     reminder: Option<String>,
-    /// The number of the reminder's run; null unless the delivery is a run of a reminder.
+    /// The number of the reminder's run, starting at 1; null unless the delivery is a run of a reminder.
+    #[schema(minimum = 1)]
     run: Option<u32>,
     /// The priority of the delivery.
-    #[schema(value_type = PrioritySchema, inline)]
+    #[schema(value_type = PrioritySchema)]
     priority: &'static str,
     /// The state of the delivery.
-    #[schema(value_type = StateNameView, inline)]
+    #[schema(value_type = StateNameView)]
     pub(in crate::api) state: &'static str,
     /// The reason for a failure: `rejected` (the receiver rejects the payload), `exhausted` (no attempts are left),
     /// `gone` (the receiver responded with 410), `expired`, or `unreadable` (the stored delivery can't be read).
-    #[schema(value_type = Option<FailReasonView>, inline)]
+    #[schema(value_type = Option<FailReasonView>)]
     pub(in crate::api) reason: Option<&'static str>,
     /// Whether the delivery is held back, even if it is due: by its circuit, the throttle, the rate limit, a
     /// `Retry-After`, or because its tenant or endpoint is disabled.
@@ -49,7 +50,7 @@ pub(in crate::api) struct DeliveryView {
     /// limit. `retry_after`: the receiver asked for a pause. `retry`: the delay after a failed attempt. `not_before`:
     /// the event's time. `in_flight_limit`: the endpoint's limit on concurrent requests. `slot`: the gateway's own
     /// capacity.
-    #[schema(value_type = Option<WaitsForView>, inline)]
+    #[schema(value_type = Option<WaitsForView>)]
     waits_for: Option<&'static str>,
     /// The time until which the delivery waits; null if only a change ends the wait, or if the time is not known.
     #[schema(value_type = Option<String>, format = "date-time")]
@@ -82,7 +83,7 @@ pub(in crate::api) struct DeliveryView {
 
 /// The state of a delivery.
 #[derive(ToSchema)]
-#[schema(rename_all = "snake_case")]
+#[schema(as = DeliveryState, rename_all = "snake_case")]
 #[allow(dead_code)]
 pub(in crate::api) enum StateNameView {
     Pending,
@@ -95,7 +96,7 @@ pub(in crate::api) enum StateNameView {
 
 /// The reason why a delivery failed.
 #[derive(ToSchema)]
-#[schema(rename_all = "snake_case")]
+#[schema(as = FailReason, rename_all = "snake_case")]
 #[allow(dead_code)]
 pub(in crate::api) enum FailReasonView {
     Rejected,
@@ -160,12 +161,13 @@ pub(super) struct AttemptView {
     /// The duration of the request, in milliseconds.
     latency_ms: u64,
     /// The HTTP status of the response; null if there was no response.
+    #[schema(minimum = 100, maximum = 999)]
     status: Option<u16>,
     /// The reason why there was no response: timeout, dns, address_denied, connect, tls, reset or protocol.
     fault: Option<&'static str>,
     /// A human-readable description of the fault.
     detail: Option<String>,
-    /// The first bytes of the response body, as text.
+    /// The beginning of the response body, as text.
     response: String,
     /// Whether the attempt was a probe of the circuit.
     probe: bool,

@@ -46,6 +46,7 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 #[utoipa::path(
     get,
     path = "/v1/endpoints",
+    operation_id = "list_endpoints",
     tag = "endpoints",
     params(PagingOfTenant),
     responses((status = 200, description = "Endpoints; newest first", body = Listed<EndpointView>)),
@@ -77,6 +78,7 @@ async fn list(
 #[utoipa::path(
     post,
     path = "/v1/endpoints",
+    operation_id = "create_endpoint",
     tag = "endpoints",
     request_body = EndpointBody,
     params(KeyHeader),
@@ -127,6 +129,7 @@ struct CreatedView {
 #[utoipa::path(
     get,
     path = "/v1/endpoints/{endpoint}",
+    operation_id = "show_endpoint",
     tag = "endpoints",
     params(("endpoint" = String, Path, description = "Endpoint ID", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
     responses((status = 200, description = "The endpoint", body = EndpointShown, headers(("etag" = String)))),
@@ -148,6 +151,7 @@ async fn show(
 #[utoipa::path(
     patch,
     path = "/v1/endpoints/{endpoint}",
+    operation_id = "change_endpoint",
     tag = "endpoints",
     request_body = EndpointChange,
     params(
@@ -188,6 +192,7 @@ struct DeletedView {
 #[utoipa::path(
     delete,
     path = "/v1/endpoints/{endpoint}",
+    operation_id = "delete_endpoint",
     tag = "endpoints",
     params(
         ("endpoint" = String, Path, description = "Endpoint ID", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$"),
@@ -213,6 +218,7 @@ async fn delete(
 #[utoipa::path(
     post,
     path = "/v1/endpoints/{endpoint}/enable",
+    operation_id = "enable_endpoint",
     tag = "endpoints",
     params(("endpoint" = String, Path, description = "Endpoint ID", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
     responses((status = 200, description = "The endpoint", body = EndpointShown, headers(("etag" = String)))),
@@ -250,6 +256,7 @@ async fn enable(
 #[utoipa::path(
     post,
     path = "/v1/endpoints/{endpoint}/disable",
+    operation_id = "disable_endpoint",
     tag = "endpoints",
     params(("endpoint" = String, Path, description = "Endpoint ID", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
     responses((status = 200, description = "The endpoint", body = EndpointShown, headers(("etag" = String)))),

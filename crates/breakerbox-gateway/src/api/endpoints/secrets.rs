@@ -30,15 +30,15 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 
 /// Signing secrets, newest first.
 #[derive(Serialize, ToSchema)]
-#[schema(as = Secrets)]
+#[schema(as = SigningSecrets)]
 pub(in crate::api) struct SecretsView {
     /// The secrets in use: one, or two during a rotation.
-    #[schema(inline)]
     secrets: Vec<SecretView>,
 }
 
 /// A signing secret and the period of its use.
 #[derive(Serialize, ToSchema)]
+#[schema(as = SigningSecret)]
 struct SecretView {
     /// The secret that signs requests, in the Standard Webhooks format.
     #[schema(example = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")]
@@ -72,6 +72,7 @@ impl SecretsView {
 /// The secret that replaces the current one.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"overlap": "24h"}))]
 pub(in crate::api) struct NewSecret {
     /// The new secret. Default: a generated one.
     #[serde(default)]
@@ -103,6 +104,7 @@ impl NewSecret {
 #[utoipa::path(
     get,
     path = "/v1/endpoints/{endpoint}/secrets",
+    operation_id = "show_endpoint_secrets",
     tag = "endpoints",
     params(("endpoint" = String, Path, description = "Endpoint ID", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
     responses((status = 200, description = "The secrets", body = SecretsView)),
@@ -123,6 +125,7 @@ async fn secrets(
 #[utoipa::path(
     post,
     path = "/v1/endpoints/{endpoint}/secrets/rotate",
+    operation_id = "rotate_endpoint_secret",
     tag = "endpoints",
     request_body(content = Option<NewSecret>),
     params(KeyHeader, ("endpoint" = String, Path, description = "Endpoint ID", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$")),

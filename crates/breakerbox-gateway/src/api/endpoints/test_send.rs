@@ -29,7 +29,7 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 /// The test event to send.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = TestEvent)]
+#[schema(as = TestEvent, example = json!({"type": "invoice.paid", "payload": {"invoice": 7}}))]
 struct TestBody {
     /// Event type. Default: `breakerbox.test`.
     #[serde(default)]
@@ -48,6 +48,7 @@ struct TestView {
     /// Whether the response was 2xx.
     ok: bool,
     /// The HTTP status of the response; null if there was no response.
+    #[schema(minimum = 100, maximum = 999)]
     status: Option<u16>,
     /// The reason why there was no response: timeout, dns, address_denied, connect, tls, reset, protocol, or local (a
     /// fault of the gateway).
@@ -56,7 +57,7 @@ struct TestView {
     detail: Option<String>,
     /// The duration of the request, in milliseconds.
     latency_ms: u64,
-    /// The first bytes of the response body, as text.
+    /// The beginning of the response body, as text.
     response: String,
 }
 
@@ -83,6 +84,7 @@ impl From<Incoming> for TestView {
 #[utoipa::path(
     post,
     path = "/v1/endpoints/{endpoint}/test",
+    operation_id = "test_endpoint",
     tag = "endpoints",
     request_body(content = Option<TestBody>),
     params(("endpoint" = String, Path, description = "Endpoint ID", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$")),

@@ -50,15 +50,13 @@ pub(super) struct EndpointView {
     enabled: bool,
     /// The reason why the endpoint is disabled: by its owner, by a 410 response (`gone`), or because its circuit is
     /// disabled; null if it is enabled.
-    #[schema(inline)]
     disabled_reason: Option<BecauseView>,
     /// The circuit that governs deliveries to the endpoint.
-    #[schema(inline)]
     circuit: Option<CircuitOf>,
     /// The number of pending and retrying deliveries.
     waiting: u64,
     /// What the delivery that is sent next waits for, as in a delivery; null if none is waiting.
-    #[schema(value_type = Option<WaitsForView>, inline)]
+    #[schema(value_type = Option<WaitsForView>)]
     waits_for: Option<&'static str>,
     /// The time until which it waits; null if only a change ends the wait, or if the time is not known.
     #[schema(value_type = Option<String>, format = "date-time")]
@@ -76,11 +74,12 @@ pub(super) struct EndpointView {
     /// The names of the custom headers. Their values are not shown, because they may be secrets.
     header_names: Vec<String>,
     /// The request timeout; null means the gateway's default.
+    #[schema(pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "5s")]
     timeout: Option<String>,
     /// The maximum number of concurrent requests to the endpoint; null means the gateway's default.
+    #[schema(minimum = 1, maximum = 10_000)]
     max_in_flight: Option<u32>,
     /// The rate limit for requests to the endpoint; null means no limit.
-    #[schema(inline)]
     rate: Option<RateView>,
     /// The delays between the attempts of a delivery; null means the tenant's.
     #[schema(value_type = Option<Vec<String>>)]
@@ -89,6 +88,7 @@ pub(super) struct EndpointView {
     #[schema(value_type = Option<Object>)]
     policy: Option<Value>,
     /// The maximum time that a delivery waits before it expires; null means the tenant's.
+    #[schema(pattern = "^([0-9]+(d|h|m|s|ms))+$")]
     expires_after: Option<String>,
     /// The time of creation.
     #[schema(value_type = String, format = "date-time")]
@@ -101,6 +101,7 @@ pub(super) struct EndpointView {
 /// The reason why an endpoint is disabled.
 #[derive(Clone, Copy, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = DisabledReason)]
 enum BecauseView {
     Owner,
     Gone,
@@ -167,7 +168,7 @@ impl EndpointView {
 
 bodies! {
     /// An endpoint to create.
-    #[schema(as = NewEndpoint)]
+    #[schema(as = NewEndpoint, example = json!({"url": "https://hooks.example.com/in", "tenant": "acme", "types": ["invoice.*"]}))]
     create EndpointBody {
         /// The URL that receives the events, http or https.
         #[schema(format = "uri", max_length = 8192, example = "https://hooks.example.com/in")]
@@ -185,38 +186,42 @@ bodies! {
         enabled: [Option<bool>],
     }
     /// A change to an endpoint. Omitted fields stay unchanged; null restores the default.
+    #[schema(example = json!({"types": ["invoice.paid"], "max_in_flight": 8}))]
     change EndpointChange {
         /// The URL that receives the events, http or https. Pending and retrying deliveries go to the new URL.
         #[schema(format = "uri", max_length = 8192)]
         url: [Option<String>],
     }
     both {
-        /// A human-readable description.
+        /// A human-readable description, at most 500 characters. Default: empty.
         #[schema(max_length = 500)]
         description: [Option<String>],
-        /// The event types to receive, such as `invoice.paid` or `invoice.*`. An empty list means all.
+        /// The event types to receive, such as `invoice.paid` or `invoice.*`, at most 100. An empty list means all.
+        /// Default: all.
         #[schema(max_items = 100)]
         types: [Option<Vec<String>>],
         /// Custom headers for each request; they replace the current ones. Not allowed: `Host`, hop-by-hop headers,
-        /// `Content-Length` and `webhook-*`.
+        /// `Content-Length` and `webhook-*`. Default: none.
         #[schema(value_type = Option<std::collections::BTreeMap<String, String>>)]
         headers: [Change<CustomHeaders>],
-        /// The request timeout, from `100ms` to `5m`.
+        /// The request timeout, from `100ms` to `5m`. Default: the gateway's `delivery.timeout` (`15s`).
         #[schema(value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "15s")]
         timeout: [Change<Span>],
-        /// The maximum number of concurrent requests to the endpoint.
+        /// The maximum number of concurrent requests to the endpoint, 1 to 10,000. Default: the gateway's
+        /// `delivery.max_in_flight` (64).
         #[schema(value_type = Option<u32>, minimum = 1, maximum = 10_000)]
         max_in_flight: [Change<u32>],
-        /// The rate limit for requests to the endpoint.
-        #[schema(value_type = Option<RateView>, inline)]
+        /// The rate limit for requests to the endpoint. Default: no limit.
+        #[schema(value_type = Option<RateView>)]
         rate: [Change<Object<RateView>>],
-        /// The delays between the attempts of a delivery.
+        /// The delays between the attempts of a delivery, at most 50. Default: the tenant's.
         #[schema(value_type = Option<Vec<String>>, max_items = 50, example = json!(["5s", "5m", "30m"]))]
         retry: [Change<RetrySchedule>],
-        /// Circuit policy values, with the names used in policy files. Needs an admin key.
+        /// Circuit policy values, with the names used in policy files. Needs an admin key. Default: none; the tenant's
+        /// values apply.
         #[schema(value_type = Option<Object>)]
         policy: [Change<Value>],
-        /// The maximum time that a delivery waits before it expires, such as `72h`.
+        /// The maximum time that a delivery waits before it expires, such as `72h`. Default: the tenant's.
         #[schema(value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "72h")]
         expires_after: [Change<Span>],
     }

@@ -156,15 +156,14 @@ pub(super) struct EventSchema {
     #[schema(max_length = 255)]
     content_type: Option<String>,
     /// The priority of the deliveries. Default: `medium`.
-    #[schema(inline)]
     priority: Option<PrioritySchema>,
-    /// Deliver the event to this URL only, not to the tenant's endpoints.
+    /// Deliver the event to this URL only, at most 8,192 bytes. Default: deliver it to the tenant's endpoints.
     #[schema(format = "uri", max_length = 8192)]
     url: Option<String>,
-    /// The earliest time at which the event is delivered.
+    /// The earliest time at which the event is delivered. Default: now.
     #[schema(format = "date-time")]
     not_before: Option<String>,
-    /// The maximum time that deliveries wait before they expire, such as `1h`.
+    /// The maximum time that deliveries wait before they expire, such as `1h`. Default: the setting of each endpoint.
     #[schema(pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "1h")]
     expires_after: Option<String>,
 }
@@ -173,6 +172,7 @@ pub(super) struct EventSchema {
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[allow(dead_code)]
+#[schema(as = Priority)]
 pub(in crate::api) enum PrioritySchema {
     High,
     Important,

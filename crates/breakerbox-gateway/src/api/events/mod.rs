@@ -55,6 +55,7 @@ impl From<SubmittedEvent> for AcceptedView {
 #[derive(Serialize, ToSchema)]
 #[schema(as = AcceptedEvents)]
 struct AcceptedBatchView {
+    /// One entry for each event, in the order of the batch.
     events: Vec<AcceptedView>,
 }
 
@@ -65,8 +66,9 @@ struct AcceptedBatchView {
 #[utoipa::path(
     post,
     path = "/v1/events",
+    operation_id = "submit_event",
     tag = "events",
-    request_body(content = inline(body::EventSchema), content_type = "application/json"),
+    request_body(content = body::EventSchema, content_type = "application/json"),
     params(KeyHeader),
     responses((status = 202, description = "Accepted and durable", body = AcceptedView)),
     security(("api_key" = ["send"])),
@@ -103,8 +105,9 @@ async fn take_in(api: &Api, caller: &Caller, request: Request) -> ApiResult<Resp
 #[utoipa::path(
     post,
     path = "/v1/events/batch",
+    operation_id = "submit_events",
     tag = "events",
-    request_body(content = inline(body::BatchSchema), content_type = "application/json"),
+    request_body(content = body::BatchSchema, content_type = "application/json"),
     params(KeyHeader),
     responses((status = 202, description = "Accepted and durable", body = AcceptedBatchView)),
     security(("api_key" = ["send"])),
@@ -138,6 +141,7 @@ async fn take_batch_in(api: &Api, caller: &Caller, request: Request) -> ApiResul
 #[utoipa::path(
     get,
     path = "/v1/events/{event}",
+    operation_id = "show_event",
     tag = "events",
     params(("event" = String, Path, description = "Event ID", pattern = "^evt_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
     responses((status = 200, description = "The event with its payload", body = EventView)),

@@ -20,17 +20,18 @@ pub(super) struct EventView {
     tenant: String,
     /// Event type.
     r#type: String,
-    /// The payload; null unless it is JSON.
+    /// The payload. Absent unless it is JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
     payload: Option<Box<RawValue>>,
-    /// The payload as base64; null if it is JSON.
+    /// The payload as base64. Absent if it is JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, content_encoding = "base64")]
     payload_base64: Option<String>,
     /// The content type of the payload.
     content_type: String,
     /// The priority of the deliveries.
-    #[schema(value_type = PrioritySchema, inline)]
+    #[schema(value_type = PrioritySchema)]
     priority: &'static str,
     /// The dynamic URL; null if the event goes to the tenant's endpoints.
     url: Option<String>,

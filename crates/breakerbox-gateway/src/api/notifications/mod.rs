@@ -35,10 +35,8 @@ struct ListQuery {
     #[param(value_type = Option<String>, min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
     tenant: Option<Text<TenantId>>,
     /// Only notifications of this type.
-    #[param(inline)]
     kind: Option<KindName>,
     /// Only notifications in this state at one or more targets.
-    #[param(inline)]
     state: Option<SendStateName>,
     /// Maximum number of items. Default: 50.
     #[param(value_type = Option<u16>, minimum = 1, maximum = 500)]
@@ -55,6 +53,7 @@ struct ListQuery {
 #[utoipa::path(
     get,
     path = "/v1/notifications",
+    operation_id = "list_notifications",
     tag = "notifications",
     params(ListQuery),
     responses((status = 200, description = "Notifications; newest first", body = Listed<NotificationView>)),
@@ -91,12 +90,12 @@ fn known(api: &Api, tenant: Option<&TenantId>) -> Vec<NotificationTarget> {
 #[schema(as = NotificationTest)]
 struct TestedView {
     /// The result for each target.
-    #[schema(inline)]
     targets: Vec<TestedTargetView>,
 }
 
 /// The result of testing one target.
 #[derive(Serialize, ToSchema)]
+#[schema(as = TestedTarget)]
 struct TestedTargetView {
     /// Target ID.
     #[schema(example = "tgt_01h5k2m8w4c7e")]
@@ -117,6 +116,7 @@ struct TestedTargetView {
 #[utoipa::path(
     post,
     path = "/v1/tenants/{tenant}/notifications/test",
+    operation_id = "test_notification_targets",
     tag = "notifications",
     params(("tenant" = String, Path, description = "Tenant ID", pattern = "^[A-Za-z0-9._-]{1,64}$")),
     responses((status = 200, description = "The result", body = TestedView)),
@@ -152,7 +152,6 @@ async fn test(
 #[schema(as = NotificationTargetSecrets)]
 struct TargetSecrets {
     /// The secrets, one for each webhook target.
-    #[schema(inline)]
     secrets: Vec<TargetSecret>,
 }
 
@@ -162,6 +161,7 @@ struct TargetSecrets {
 #[utoipa::path(
     get,
     path = "/v1/tenants/{tenant}/notifications/secrets",
+    operation_id = "show_notification_secrets",
     tag = "notifications",
     params(("tenant" = String, Path, description = "Tenant ID", pattern = "^[A-Za-z0-9._-]{1,64}$")),
     responses((status = 200, description = "The secrets", body = TargetSecrets)),

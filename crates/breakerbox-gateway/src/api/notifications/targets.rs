@@ -16,6 +16,7 @@ use crate::api::reading::fields::{Object, Text};
 /// The kind of notification target.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = TargetKind)]
 pub(in crate::api) enum WayName {
     Webhook,
     Slack,
@@ -40,16 +41,15 @@ pub(in crate::api) struct TargetView {
     #[schema(example = "tgt_01h5k2m8w4c7e")]
     id: String,
     /// The kind of target: `webhook` (signed requests), `slack` (requests in Slack's format) or `email`.
-    #[schema(inline)]
     kind: WayName,
     /// The target's address. For a URL, only the origin is shown.
     #[schema(example = "https://hooks.example.com/...")]
     to: String,
     /// The notification types sent to the target.
-    #[schema(inline)]
     on: Vec<KindName>,
     /// The signing secret. Present only in the response to the request that created or changed it.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     secret: Option<String>,
 }
 
@@ -84,6 +84,7 @@ fn secret_of(target: &NotificationTarget) -> Option<&Secret> {
 
 /// The signing secret of a webhook target.
 #[derive(Serialize, ToSchema)]
+#[schema(as = NotificationTargetSecret)]
 pub(super) struct TargetSecret {
     /// Target ID.
     target: String,
@@ -107,25 +108,24 @@ pub(in crate::api) struct TargetBody {
     #[serde(default)]
     #[schema(value_type = Option<String>, pattern = "^tgt_[0-7][0-9a-hjkmnp-tv-z]{12}$")]
     id: Option<Text<TargetId>>,
-    /// The kind of target: `webhook`, `slack` or `email`.
+    /// The kind of target: `webhook`, `slack` or `email`. Default with an `id`: the existing kind.
     #[serde(default)]
-    #[schema(inline)]
     kind: Option<WayName>,
-    /// The URL of a webhook or Slack target. It is stored encrypted, and never shown in full.
+    /// The URL of a webhook or Slack target, at most 8,192 bytes. Default with an `id`: the existing one. It is stored encrypted, and never shown in full.
     #[serde(default)]
     #[schema(format = "uri", max_length = 8192, example = "https://hooks.example.com/notifications")]
     url: Option<String>,
-    /// The signing secret of a webhook target. Default: a generated one.
+    /// The signing secret of a webhook target. Default: the existing one, or a generated one.
     #[serde(default)]
     #[schema(value_type = Option<String>, pattern = "^whsec_[A-Za-z0-9+/]{32,86}={0,2}$")]
     secret: Option<Text<Secret>>,
-    /// The address of an e-mail target.
+    /// The address of an e-mail target. Default with an `id`: the existing one.
     #[serde(default)]
     #[schema(max_length = 254, example = "ops@example.com")]
     to: Option<String>,
-    /// The notification types to send to the target. Default: all.
+    /// The notification types to send to the target. Default: the existing ones, or all.
     #[serde(default)]
-    #[schema(inline, max_items = 20)]
+    #[schema(max_items = 20)]
     on: Option<Vec<KindName>>,
 }
 

@@ -11,6 +11,7 @@ use crate::api::reading::fields::Moment;
 /// A notification type.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = NotificationType)]
 pub(in crate::api) enum KindName {
     Trip,
     Recovery,
@@ -68,6 +69,7 @@ impl From<Kind> for KindName {
 /// The state of a notification at one target.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = NotificationState)]
 pub(in crate::api) enum SendStateName {
     Waiting,
     Sent,
@@ -105,7 +107,6 @@ pub(super) struct NotificationView {
     #[schema(example = "ntf_01h5k2m8w4c7e")]
     id: String,
     /// The notification type.
-    #[schema(inline)]
     kind: KindName,
     /// The time of the change that the notification reports.
     #[schema(value_type = String, format = "date-time")]
@@ -120,19 +121,18 @@ pub(super) struct NotificationView {
     #[schema(value_type = Object)]
     message: Value,
     /// The result at each target.
-    #[schema(inline)]
     results: Vec<SendView>,
 }
 
 /// The result of sending a notification to one target.
 #[derive(Serialize, ToSchema)]
+#[schema(as = NotificationResult)]
 struct SendView {
     /// Target ID: `tgt_...`, or `operator/...`.
     target: String,
     /// The kind of target and its address, without secrets; null if the target was removed.
     to: Option<String>,
     /// The state of the notification at this target.
-    #[schema(inline)]
     state: SendStateName,
     /// The number of attempts to send the notification to this target.
     attempts: u32,

@@ -30,18 +30,19 @@ pub(super) struct AcquireBody {
     #[serde(default)]
     #[schema(value_type = Option<String>, min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
     tenant: Option<Text<TenantId>>,
-    /// The URL to call. The call uses the same circuit as deliveries to this URL, which is per URL, host or tenant
+    /// The URL to call, at most 8,192 bytes. Use either this or `key`. The call uses the same circuit as deliveries to this URL, which is per URL, host or tenant
     /// (`circuit_by`).
     #[serde(default)]
     #[schema(format = "uri", max_length = 8192)]
     url: Option<String>,
-    /// Your own name for a destination without a URL, such as `warehouse db`.
+    /// Your own name for a destination without a URL, such as `warehouse db`; at most 1,023 bytes together with
+    /// the tenant ID. Use either this or `url`.
     #[serde(default)]
-    #[schema(min_length = 1, max_length = 900)]
+    #[schema(min_length = 1, max_length = 1022)]
     key: Option<String>,
     /// The priority of the call. Default: `medium`.
     #[serde(default)]
-    #[schema(value_type = Option<PrioritySchema>, inline)]
+    #[schema(value_type = Option<PrioritySchema>)]
     priority: Option<Text<Priority>>,
     /// The timeout of the call, at most `1h`. Default: the gateway's `permits.timeout` (`60s`). A permit that is not
     /// settled within this time counts as a failure.
@@ -104,7 +105,6 @@ pub(super) struct PermitView {
 #[schema(as = Refusal)]
 pub(super) struct RefusalView {
     /// The reason for the refusal.
-    #[schema(inline)]
     reason: ReasonView,
     /// Circuit ID.
     #[schema(example = "cir_YWNtZSBodHRwczovL2hvb2tzLmV4YW1wbGUuY29tL2lu")]
@@ -119,6 +119,7 @@ pub(super) struct RefusalView {
 /// The reason for a refusal.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = RefusalReason)]
 enum ReasonView {
     Open,
     Probing,
@@ -154,6 +155,7 @@ impl From<Reason> for ReasonView {
 #[utoipa::path(
     post,
     path = "/v1/circuits/acquire",
+    operation_id = "acquire_permit",
     tag = "permits",
     request_body(content = AcquireBody),
     responses((status = 200, description = "A permit, or a refusal", body = AcquiredView)),
@@ -173,6 +175,7 @@ pub(super) async fn acquire(
 #[utoipa::path(
     post,
     path = "/v1/circuits/acquire/batch",
+    operation_id = "acquire_permits",
     tag = "permits",
     request_body(content = AcquireItems),
     responses((status = 200, description = "A result for each item", body = Answers<AcquiredItem>)),

@@ -27,30 +27,31 @@ const LONGEST: u64 = 24 * 3_600 * 1_000;
 #[schema(as = Settlement, example = json!({"id": "per_AZ4r3...", "status": 200, "latency_ms": 87}))]
 pub(super) struct SettleBody {
     /// Permit ID.
-    #[schema(min_length = 1, max_length = 4096)]
+    #[schema(example = "per_AZ4r3...", min_length = 1, max_length = 4096)]
     id: String,
-    /// The outcome of the call, if you classify it yourself.
+    /// The outcome of the call, if you classify it yourself. Use one of `outcome`, `status` and `fault`.
     #[serde(default)]
-    #[schema(inline)]
     outcome: Option<OutcomeWord>,
-    /// The HTTP status of the response. The tenant's `response_rules` classify it, as for deliveries.
+    /// The HTTP status of the response, 100 to 999. The tenant's `response_rules` classify it, as for deliveries. Use one
+    /// of `outcome`, `status` and `fault`.
     #[serde(default)]
     #[schema(minimum = 100, maximum = 999)]
     status: Option<u16>,
-    /// The reason why there was no response. The tenant's `response_rules` classify it.
+    /// The reason why there was no response. The tenant's `response_rules` classify it. Use one of `outcome`, `status` and
+    /// `fault`.
     #[serde(default)]
-    #[schema(inline)]
     fault: Option<FaultWord>,
     /// The duration of the call, in milliseconds. Default: the time since the permit was acquired.
     #[serde(default)]
     #[schema(maximum = 86_400_000)]
     latency_ms: Option<u64>,
     /// The wait that the destination requested, for example with `Retry-After`, in milliseconds. Only with the outcome
-    /// `failure` or a `status`.
+    /// `failure` or a `status`. Default: none.
     #[serde(default)]
     #[schema(maximum = 86_400_000)]
     retry_after_ms: Option<u64>,
     /// Whether the destination rejected the call because it was overloaded. Only with an `outcome`.
+    /// Default: `false`.
     #[serde(default)]
     overloaded: Option<bool>,
 }
@@ -68,6 +69,7 @@ pub(super) struct SettleItems {
 /// The outcome of a call.
 #[derive(Clone, Copy, PartialEq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = Outcome)]
 enum OutcomeWord {
     Success,
     Failure,
@@ -77,6 +79,7 @@ enum OutcomeWord {
 /// The reason why there was no response.
 #[derive(Clone, Copy, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = Fault)]
 enum FaultWord {
     Timeout,
     Dns,
@@ -103,13 +106,12 @@ impl From<FaultWord> for Fault {
 
 /// The result of settling a permit.
 #[derive(Serialize, ToSchema)]
-#[schema(as = Settled)]
+#[schema(as = SettlementResult)]
 pub(super) struct SettledView {
     /// `counted`: the circuit counted the outcome. `uncounted`: the outcome is ignored, or an override is active.
     /// `late`: the permit's epoch or probe lease is no longer current, so the outcome was not counted. `expired`: the
     /// permit had expired and was counted as a failure. `unconfirmed`: the circuit store did not respond, so the
     /// outcome may or may not have been counted.
-    #[schema(inline)]
     settled: SettledWord,
     /// Whether the permit was already settled. If so, `settled` is the first result, and nothing is counted again.
     repeated: bool,
@@ -121,6 +123,7 @@ pub(super) struct SettledView {
 /// The result of settling a permit.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = SettledAs)]
 enum SettledWord {
     Counted,
     Uncounted,
@@ -158,6 +161,7 @@ impl From<SettleResponse> for SettledView {
 #[utoipa::path(
     post,
     path = "/v1/permits/settle",
+    operation_id = "settle_permit",
     tag = "permits",
     request_body(content = SettleBody),
     responses((status = 200, description = "The result", body = SettledView)),
@@ -177,6 +181,7 @@ pub(super) async fn settle(
 #[utoipa::path(
     post,
     path = "/v1/permits/settle/batch",
+    operation_id = "settle_permits",
     tag = "permits",
     request_body(content = SettleItems),
     responses((status = 200, description = "A result for each item", body = Answers<SettledItem>)),

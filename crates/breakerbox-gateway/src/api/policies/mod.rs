@@ -42,10 +42,8 @@ struct PolicyView {
     /// Endpoint ID; null for a tenant's policy.
     endpoint: Option<String>,
     /// The kind of calls that the circuits are for.
-    #[schema(inline)]
     purpose: PurposeView,
     /// The requests that share a circuit: those to one `endpoint`, to one `host`, or all of the `tenant`.
-    #[schema(inline)]
     circuit_by: CircuitByName,
     /// The values that this tenant or endpoint sets itself; null if it sets none.
     #[schema(value_type = Option<Object>)]
@@ -64,6 +62,7 @@ struct PolicyView {
 #[utoipa::path(
     get,
     path = "/v1/tenants/{tenant}/policy",
+    operation_id = "show_tenant_policy",
     tag = "policies",
     params(("tenant" = String, Path, description = "Tenant ID", pattern = "^[A-Za-z0-9._-]{1,64}$")),
     responses((status = 200, description = "The policy", body = PolicyView, headers(("etag" = String)))),
@@ -85,6 +84,7 @@ async fn of_tenant(
 #[utoipa::path(
     patch,
     path = "/v1/tenants/{tenant}/policy",
+    operation_id = "change_tenant_policy",
     tag = "policies",
     request_body = PolicyChange,
     params(
@@ -112,6 +112,7 @@ async fn change_of_tenant(
 #[utoipa::path(
     get,
     path = "/v1/tenants/{tenant}/reminders/policy",
+    operation_id = "show_reminder_policy",
     tag = "policies",
     params(("tenant" = String, Path, description = "Tenant ID", pattern = "^[A-Za-z0-9._-]{1,64}$")),
     responses((status = 200, description = "The policy", body = PolicyView, headers(("etag" = String)))),
@@ -133,6 +134,7 @@ async fn of_reminders(
 #[utoipa::path(
     patch,
     path = "/v1/tenants/{tenant}/reminders/policy",
+    operation_id = "change_reminder_policy",
     tag = "policies",
     request_body = PolicyChange,
     params(
@@ -159,6 +161,7 @@ async fn change_of_reminders(
 #[utoipa::path(
     get,
     path = "/v1/endpoints/{endpoint}/policy",
+    operation_id = "show_endpoint_policy",
     tag = "policies",
     params(("endpoint" = String, Path, description = "Endpoint ID", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
     responses((status = 200, description = "The policy", body = PolicyView, headers(("etag" = String)))),
@@ -181,6 +184,7 @@ async fn of_endpoint(
 #[utoipa::path(
     patch,
     path = "/v1/endpoints/{endpoint}/policy",
+    operation_id = "change_endpoint_policy",
     tag = "policies",
     request_body = PolicyChange,
     params(

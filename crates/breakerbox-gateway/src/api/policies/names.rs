@@ -9,6 +9,7 @@ use crate::api::reading::fields::Change;
 
 /// An effective value and its origin.
 #[derive(Default, Serialize, ToSchema)]
+#[schema(as = PolicyValue)]
 pub(in crate::api) struct ValueView {
     /// The value in the format of the policy file: a number, or a string such as `30s`, `off` or the name of a preset;
     /// null if there is no preset.
@@ -29,6 +30,7 @@ macro_rules! names {
         /// A change to a policy. Omitted values stay unchanged; null restores the inherited value.
         #[derive(Default, Deserialize, ToSchema)]
         #[serde(deny_unknown_fields)]
+        #[schema(example = json!({"failure_rate": 50, "cool_off": "30s"}))]
         pub(in crate::api) struct PolicyChange {$(
             $(#[doc = $doc])*
             #[serde(default)]
@@ -41,7 +43,6 @@ macro_rules! names {
         #[schema(as = PolicyValues)]
         pub(in crate::api) struct NamesView {$(
             $(#[doc = $doc])*
-            #[schema(inline)]
             $name: ValueView,
         )*}
 
@@ -94,7 +95,7 @@ names! {
     slow_rate { value_type = Option<Value>, example = 50 }
     /// How long a circuit stays open after the first trip.
     cool_off { value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "30s" }
-    /// The factor by which the cool-off grows with each further trip.
+    /// The factor by which the cool-off grows with each further trip, at least 1.
     cool_off_factor { value_type = Option<f64>, minimum = 1 }
     /// The maximum cool-off.
     cool_off_max { value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "5m" }
@@ -114,7 +115,7 @@ names! {
     disable_min { value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "72h" }
     /// How long after its start a call can be cancelled without being counted.
     cancel_grace { value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "1s" }
-    /// In sampling mode, the percentage of successes at which a half-open circuit closes.
+    /// In sampling mode, the percentage of successes, 1 to 100, at which a half-open circuit closes.
     recovery_rate { value_type = Option<u8>, minimum = 1, maximum = 100 }
     /// In sampling mode, the number of latest samples that are also evaluated separately, 1 to 1,000, or `off`.
     sample_recent { value_type = Option<Value>, example = 3 }

@@ -89,7 +89,7 @@ impl<T: DeserializeOwned + Default> Body for OptionalJson<T> {
             return Ok(Self(T::default()));
         }
         media_type?;
-        from_json::<Option<Object<T>>>(bytes).map(|object| Self(object.unwrap_or_default().0))
+        from_json::<Object<T>>(bytes).map(|object| Self(object.0))
     }
 }
 

@@ -32,6 +32,7 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 #[utoipa::path(
     post,
     path = "/v1/reminders/{reminder}/pause",
+    operation_id = "pause_reminder",
     tag = "reminders",
     params(("reminder" = String, Path, description = "Reminder ID", pattern = "^rem_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
     responses((status = 200, description = "The reminder", body = ReminderView, headers(("etag" = String)))),
@@ -54,6 +55,7 @@ async fn pause(
 #[utoipa::path(
     post,
     path = "/v1/reminders/{reminder}/resume",
+    operation_id = "resume_reminder",
     tag = "reminders",
     params(("reminder" = String, Path, description = "Reminder ID", pattern = "^rem_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
     responses((status = 200, description = "The reminder", body = ReminderView, headers(("etag" = String)))),
@@ -76,6 +78,7 @@ async fn resume(
 #[utoipa::path(
     post,
     path = "/v1/reminders/{reminder}/run",
+    operation_id = "run_reminder",
     tag = "reminders",
     params(KeyHeader, ("reminder" = String, Path, description = "Reminder ID", pattern = "^rem_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
     responses((status = 202, description = "The reminder; the run is fired at once", body = ReminderView, headers(("etag" = String)))),
@@ -107,6 +110,7 @@ async fn run(
 #[utoipa::path(
     post,
     path = "/v1/reminders/{reminder}/cancel",
+    operation_id = "cancel_reminder",
     tag = "reminders",
     params(("reminder" = String, Path, description = "Reminder ID", pattern = "^rem_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
     responses((status = 200, description = "The reminder", body = ReminderView, headers(("etag" = String)))),

@@ -70,7 +70,7 @@ struct ListQuery {
     #[param(value_type = Option<String>, min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
     tenant: Option<Text<TenantId>>,
     /// Only reminders in this state.
-    #[param(value_type = Option<ReminderStateView>, inline)]
+    #[param(value_type = Option<ReminderStateView>)]
     state: Option<Text<ReminderStateName>>,
     /// Only the reminder with this reference.
     #[param(value_type = Option<String>, min_length = 1, max_length = 200, pattern = "^[^\\u0000-\\u001f\\u007f-\\u009f]+$")]
@@ -89,6 +89,7 @@ struct ListQuery {
 #[utoipa::path(
     get,
     path = "/v1/reminders",
+    operation_id = "list_reminders",
     tag = "reminders",
     params(ListQuery),
     responses((status = 200, description = "Reminders; newest first", body = Listed<ReminderView>)),
@@ -118,8 +119,9 @@ async fn list(
 #[utoipa::path(
     post,
     path = "/v1/reminders",
+    operation_id = "create_reminder",
     tag = "reminders",
-    request_body(content = inline(schema::ReminderSchema), content_type = "application/json"),
+    request_body(content = schema::ReminderSchema, content_type = "application/json"),
     params(KeyHeader),
     responses((status = 201, description = "The reminder", body = ReminderView, headers(("etag" = String)))),
     security(("api_key" = ["send"]), ("api_key" = ["manage"])),
@@ -150,6 +152,7 @@ async fn create(
 #[derive(Serialize, ToSchema)]
 #[schema(as = CreatedReminders)]
 struct CreatedBatchView {
+    /// The new reminders, in the order of the batch.
     reminders: Vec<ReminderView>,
 }
 
@@ -160,8 +163,9 @@ struct CreatedBatchView {
 #[utoipa::path(
     post,
     path = "/v1/reminders/batch",
+    operation_id = "create_reminders",
     tag = "reminders",
-    request_body(content = inline(schema::BatchSchema), content_type = "application/json"),
+    request_body(content = schema::BatchSchema, content_type = "application/json"),
     params(KeyHeader),
     responses((status = 201, description = "The reminders", body = CreatedBatchView)),
     security(("api_key" = ["send"]), ("api_key" = ["manage"])),
@@ -194,6 +198,7 @@ async fn create_batch(
 #[utoipa::path(
     get,
     path = "/v1/reminders/{reminder}",
+    operation_id = "show_reminder",
     tag = "reminders",
     params(("reminder" = String, Path, description = "Reminder ID", pattern = "^rem_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
     responses((status = 200, description = "The reminder", body = ReminderView, headers(("etag" = String)))),
@@ -216,8 +221,9 @@ async fn show(
 #[utoipa::path(
     patch,
     path = "/v1/reminders/{reminder}",
+    operation_id = "change_reminder",
     tag = "reminders",
-    request_body(content = inline(schema::ReminderChangeSchema), content_type = "application/json"),
+    request_body(content = schema::ReminderChangeSchema, content_type = "application/json"),
     params(
         ("reminder" = String, Path, description = "Reminder ID", pattern = "^rem_[0-7][0-9a-hjkmnp-tv-z]{12}$"),
         ("if-match" = Option<String>, Header, description = "Change the resource only if its `etag` still has this value", min_length = 1, pattern = "^(\\*|\"[1-9][0-9]{0,17}\")$"),
@@ -247,13 +253,17 @@ async fn change(
 
 /// Show the payload of a reminder
 ///
-/// Returns the payload byte for byte, with its content type.
+/// Returns the payload byte for byte, with its own content type.
 #[utoipa::path(
     get,
     path = "/v1/reminders/{reminder}/payload",
+    operation_id = "show_reminder_payload",
     tag = "reminders",
     params(("reminder" = String, Path, description = "Reminder ID", pattern = "^rem_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
-    responses((status = 200, description = "The payload", body = Value, content_type = "*/*")),
+    responses((status = 200, description = "The payload", content(
+        (schema::Payload = "application/octet-stream"),
+        (Value = "*/*", example = json!({"invoice": 7})),
+    ))),
     security(("api_key" = ["read"])),
 )]
 async fn payload(
@@ -279,6 +289,7 @@ async fn payload(
 #[utoipa::path(
     get,
     path = "/v1/reminders/{reminder}/runs",
+    operation_id = "list_runs",
     tag = "reminders",
     params(("reminder" = String, Path, description = "Reminder ID", pattern = "^rem_[0-7][0-9a-hjkmnp-tv-z]{12}$"), Paging),
     responses((status = 200, description = "Runs of the reminder; newest first", body = Listed<RunView>)),

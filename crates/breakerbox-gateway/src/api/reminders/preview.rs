@@ -29,14 +29,16 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 #[schema(as = SchedulePreview, example = json!({"cron": "30 2 * * *", "time_zone": "Europe/Berlin", "from": "2030-03-29T00:00:00Z", "count": 3}))]
 struct PreviewBody {
     /// The time of the run; with `every`, the time of the first run; with `cron`, the earliest time of a run.
+    /// Default with `every` or `cron`: now.
     #[schema(value_type = Option<String>, format = "date-time")]
     #[serde(default)]
     at: Change<Text<Moment>>,
-    /// The interval between runs, from `1s` to `1825d`.
+    /// The interval between runs, from `1s` to `1825d`. Default: the reminder runs once.
     #[schema(value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "24h")]
     #[serde(default)]
     every: Change<Span>,
-    /// A cron expression, in the time zone `time_zone`: minute, hour, day, month, weekday.
+    /// A cron expression, in the time zone `time_zone`: minute, hour, day, month, weekday. Default: the
+    /// reminder runs once.
     #[schema(value_type = Option<String>, max_length = 256, example = "0 9 * * MON-FRI")]
     #[serde(default)]
     cron: Change<String>,
@@ -44,11 +46,11 @@ struct PreviewBody {
     #[schema(value_type = Option<String>, max_length = 64, example = "Europe/Berlin")]
     #[serde(default)]
     time_zone: Change<String>,
-    /// The time after which the reminder no longer runs. Only with `every` or `cron`.
+    /// The time after which the reminder no longer runs. Only with `every` or `cron`. Default: no end.
     #[schema(value_type = Option<String>, format = "date-time")]
     #[serde(default)]
     ends_at: Change<Text<Moment>>,
-    /// The maximum number of runs. Only with `every` or `cron`.
+    /// The maximum number of runs. Only with `every` or `cron`. Default: no limit.
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 4_294_967_295_u64)]
     #[serde(default)]
     max_runs: Change<u32>,
@@ -93,6 +95,7 @@ struct TimeView {
 #[utoipa::path(
     post,
     path = "/v1/reminders/preview",
+    operation_id = "preview_schedule",
     tag = "reminders",
     request_body = PreviewBody,
     responses((status = 200, description = "The next times", body = PreviewView)),

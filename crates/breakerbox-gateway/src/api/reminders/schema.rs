@@ -49,7 +49,7 @@ schemas! {
         url: [String],
     }
     /// A change to a reminder. Omitted fields stay unchanged; null restores the default.
-    #[schema(example = json!({"cron": "0 10 * * MON-FRI"}))]
+    #[schema(as = ReminderChange, example = json!({"cron": "0 10 * * MON-FRI"}))]
     change ReminderChangeSchema {
         /// The URL to call, http or https. A waiting run goes to the new URL.
         #[schema(format = "uri", max_length = 8192)]
@@ -68,28 +68,28 @@ schemas! {
         /// Default with `every` or `cron`: now.
         #[schema(format = "date-time")]
         at: [Option<String>],
-        /// The interval between runs, from `1s` to `1825d`.
+        /// The interval between runs, from `1s` to `1825d`. Default: the reminder runs once.
         #[schema(pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "24h")]
         every: [Option<String>],
-        /// A cron expression, in the time zone `time_zone`: minute, hour, day, month, weekday.
+        /// A cron expression, in the time zone `time_zone`: minute, hour, day, month, weekday. Default: the
+        /// reminder runs once.
         #[schema(max_length = 256, example = "0 9 * * MON-FRI")]
         cron: [Option<String>],
         /// The time zone of `cron`, a name from the IANA database. Default: `UTC`.
         #[schema(max_length = 64, example = "Europe/Berlin")]
         time_zone: [Option<String>],
-        /// The time after which the reminder no longer runs. Only with `every` or `cron`.
+        /// The time after which the reminder no longer runs. Only with `every` or `cron`. Default: no end.
         #[schema(format = "date-time")]
         ends_at: [Option<String>],
-        /// The maximum number of runs. Only with `every` or `cron`.
+        /// The maximum number of runs. Only with `every` or `cron`. Default: no limit.
         #[schema(minimum = 1, maximum = 4_294_967_295_u64)]
         max_runs: [Option<u32>],
         /// Which missed occurrences to fire: `all`, or only the `latest`. Default: the tenant's setting.
-        #[schema(inline)]
         catch_up: [Option<CatchUpName>],
         /// The priority of the reminder's runs. Default: `medium`.
-        #[schema(inline)]
         priority: [Option<PrioritySchema>],
-        /// Your own name for the reminder, unique among the tenant's reminders that are not cancelled.
+        /// Your own name for the reminder, unique among the tenant's reminders that are not cancelled, 1 to 200
+        /// characters. Default: none.
         #[schema(min_length = 1, max_length = 200, pattern = "^[^\\u0000-\\u001f\\u007f-\\u009f]+$")]
         reference: [Option<String>],
         /// The maximum time that a run waits before it expires, such as `1h`. Default: no limit.
@@ -111,3 +111,9 @@ pub(super) struct BatchSchema {
     #[schema(min_items = 1, max_items = 1000)]
     reminders: Vec<ReminderSchema>,
 }
+
+/// A payload, byte for byte.
+#[derive(ToSchema)]
+#[schema(value_type = String, format = Binary, example = "{\"invoice\":7}")]
+#[allow(dead_code)]
+pub(super) struct Payload(Vec<u8>);

@@ -36,6 +36,7 @@ pub(super) struct ReminderView {
     #[schema(value_type = String, format = "date-time")]
     at: Moment,
     /// The interval between runs; null unless the reminder has one.
+    #[schema(pattern = "^([0-9]+(d|h|m|s|ms))+$")]
     every: Option<String>,
     /// The cron expression, in the time zone `time_zone`; null unless the reminder has one.
     cron: Option<String>,
@@ -45,21 +46,23 @@ pub(super) struct ReminderView {
     #[schema(value_type = Option<String>, format = "date-time")]
     ends_at: Option<Moment>,
     /// The maximum number of runs; null means no limit.
+    #[schema(minimum = 1)]
     max_runs: Option<u32>,
     /// Which missed occurrences to fire: `all`, or only the `latest`; null means the tenant's setting.
-    #[schema(value_type = Option<CatchUpName>, inline)]
+    #[schema(value_type = Option<CatchUpName>)]
     catch_up: Option<&'static str>,
     /// The priority of the reminder's runs.
-    #[schema(value_type = PrioritySchema, inline)]
+    #[schema(value_type = PrioritySchema)]
     priority: &'static str,
     /// The maximum time that a run waits before it expires; null means no limit.
+    #[schema(pattern = "^([0-9]+(d|h|m|s|ms))+$")]
     expires_after: Option<String>,
     /// The state of the reminder.
-    #[schema(value_type = ReminderStateView, inline)]
+    #[schema(value_type = ReminderStateView)]
     state: &'static str,
     /// The reason why the reminder stopped: `rejected` (the receiver responded with 400), `gone` (410), `failed` (no
     /// retries are left, or the run expired), or `unreadable` (the stored reminder can't be read).
-    #[schema(value_type = Option<StopReasonView>, inline)]
+    #[schema(value_type = Option<StopReasonView>)]
     stopped_reason: Option<&'static str>,
     /// The number of runs fired so far.
     runs: u32,
@@ -77,7 +80,6 @@ pub(super) struct ReminderView {
     #[schema(value_type = Vec<String>)]
     upcoming: Vec<Moment>,
     /// The circuit that governs the reminder's calls.
-    #[schema(inline)]
     circuit: Option<CircuitOf>,
     /// The time of creation.
     #[schema(value_type = String, format = "date-time")]
@@ -91,6 +93,7 @@ pub(super) struct ReminderView {
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[allow(dead_code)]
+#[schema(as = CatchUp)]
 pub(in crate::api) enum CatchUpName {
     All,
     Latest,
@@ -98,7 +101,7 @@ pub(in crate::api) enum CatchUpName {
 
 /// The state of a reminder.
 #[derive(ToSchema)]
-#[schema(rename_all = "snake_case")]
+#[schema(as = ReminderState, rename_all = "snake_case")]
 #[allow(dead_code)]
 pub(super) enum ReminderStateView {
     Active,
@@ -110,7 +113,7 @@ pub(super) enum ReminderStateView {
 
 /// The reason why a reminder stopped.
 #[derive(ToSchema)]
-#[schema(rename_all = "snake_case")]
+#[schema(as = StopReason, rename_all = "snake_case")]
 #[allow(dead_code)]
 enum StopReasonView {
     Rejected,
@@ -199,6 +202,7 @@ fn upcoming(reminder: &Reminder, around: &ReminderContext) -> Vec<Timestamp> {
 #[schema(as = Run)]
 pub(super) struct RunView {
     /// The number of the run, starting at 1.
+    #[schema(minimum = 1)]
     number: u32,
     /// The `webhook-id` of the run's requests.
     #[schema(example = "rem_01h5k2m8w4c7e_1")]
@@ -213,10 +217,10 @@ pub(super) struct RunView {
     /// The URL that the run calls.
     url: Option<String>,
     /// The state of the run's delivery.
-    #[schema(value_type = StateNameView, inline)]
+    #[schema(value_type = StateNameView)]
     state: &'static str,
     /// The reason why the run failed.
-    #[schema(value_type = Option<FailReasonView>, inline)]
+    #[schema(value_type = Option<FailReasonView>)]
     reason: Option<&'static str>,
     /// Whether the run is held back by a circuit, a throttle or a disabled tenant, even if it is due.
     parked: bool,

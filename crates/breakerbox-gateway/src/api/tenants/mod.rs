@@ -43,6 +43,7 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 #[utoipa::path(
     get,
     path = "/v1/tenants",
+    operation_id = "list_tenants",
     tag = "tenants",
     params(Paging),
     responses((status = 200, description = "Tenants, ordered by ID", body = Listed<TenantView>)),
@@ -67,6 +68,7 @@ async fn list(
 #[utoipa::path(
     post,
     path = "/v1/tenants",
+    operation_id = "create_tenant",
     tag = "tenants",
     request_body = TenantBody,
     params(KeyHeader),
@@ -97,6 +99,7 @@ async fn create(
 #[utoipa::path(
     get,
     path = "/v1/tenants/{tenant}",
+    operation_id = "show_tenant",
     tag = "tenants",
     params(("tenant" = String, Path, description = "Tenant ID", pattern = "^[A-Za-z0-9._-]{1,64}$")),
     responses((status = 200, description = "The tenant", body = TenantView, headers(("etag" = String)))),
@@ -119,6 +122,7 @@ async fn show(
 #[utoipa::path(
     patch,
     path = "/v1/tenants/{tenant}",
+    operation_id = "change_tenant",
     tag = "tenants",
     request_body = TenantChange,
     params(
@@ -161,6 +165,7 @@ async fn change(
 #[utoipa::path(
     delete,
     path = "/v1/tenants/{tenant}",
+    operation_id = "delete_tenant",
     tag = "tenants",
     params(
         ("tenant" = String, Path, description = "Tenant ID", pattern = "^[A-Za-z0-9._-]{1,64}$"),
@@ -189,6 +194,7 @@ async fn delete(
 #[utoipa::path(
     get,
     path = "/v1/tenants/{tenant}/secrets",
+    operation_id = "show_tenant_secrets",
     tag = "tenants",
     params(("tenant" = String, Path, description = "Tenant ID", pattern = "^[A-Za-z0-9._-]{1,64}$")),
     responses((status = 200, description = "The secrets", body = SecretsView)),
@@ -209,6 +215,7 @@ async fn secrets(
 #[utoipa::path(
     post,
     path = "/v1/tenants/{tenant}/secrets/rotate",
+    operation_id = "rotate_tenant_secret",
     tag = "tenants",
     request_body(content = Option<NewSecret>),
     params(KeyHeader, ("tenant" = String, Path, description = "Tenant ID", pattern = "^[A-Za-z0-9._-]{1,64}$")),

@@ -16,13 +16,13 @@ use crate::api::reminders::CatchUpName;
 
 /// Settings for all reminders of a tenant.
 #[derive(Serialize, ToSchema)]
+#[schema(as = ReminderSettings)]
 pub(in crate::api) struct RemindersView {
     /// Circuit policy values that override the preset `reminders`; null if there are none. The tenant's own `policy`
     /// applies to deliveries.
     #[schema(value_type = Option<Object>)]
     policy: Option<Value>,
     /// The callbacks that share a circuit: those to one URL (`endpoint`), to one `host`, or all of the `tenant`.
-    #[schema(inline)]
     circuit_by: CircuitByName,
     /// The delays between attempts of a run; null means three delays of `1m`.
     #[schema(value_type = Option<Vec<String>>)]
@@ -31,17 +31,18 @@ pub(in crate::api) struct RemindersView {
     #[schema(value_type = Object)]
     response_rules: ResponseRules,
     /// What a reminder does after all attempts of a run have failed: `stop`, or continue with the `next_run`.
-    #[schema(value_type = WhenFailedName, inline)]
+    #[schema(value_type = WhenFailedName)]
     when_failed: &'static str,
     /// Which missed occurrences to fire, `all` or only the `latest`, unless a reminder overrides it.
-    #[schema(value_type = CatchUpName, inline)]
+    #[schema(value_type = CatchUpName)]
     catch_up: &'static str,
     /// The timeout of a callback; null means the gateway's default.
+    #[schema(pattern = "^([0-9]+(d|h|m|s|ms))+$")]
     timeout: Option<String>,
     /// The maximum number of concurrent callbacks per circuit; null means the gateway's default.
+    #[schema(minimum = 1, maximum = 10_000)]
     max_in_flight: Option<u32>,
     /// The maximum number of unfinished reminders, and of bytes in their payloads; null means the gateway's default.
-    #[schema(inline)]
     limit: Option<BacklogView>,
 }
 
@@ -49,6 +50,7 @@ pub(in crate::api) struct RemindersView {
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[allow(dead_code)]
+#[schema(as = WhenFailed)]
 enum WhenFailedName {
     Stop,
     NextRun,
@@ -73,42 +75,44 @@ impl From<ReminderRules> for RemindersView {
 /// A change to a tenant's settings for reminders. Omitted fields stay unchanged; null restores the default.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = ReminderSettingsChange, example = json!({"timeout": "15s", "when_failed": "next_run"}))]
 pub(in crate::api) struct RemindersChange {
-    /// Circuit policy values that override the preset `reminders`. Needs an admin key.
+    /// Circuit policy values that override the preset `reminders`. Needs an admin key. Default: none.
     #[schema(value_type = Option<Object>)]
     #[serde(default)]
     policy: Change<Value>,
-    /// The callbacks that share a circuit. Default: `tenant`. Needs an admin key.
-    #[schema(value_type = Option<CircuitByName>, inline)]
+    /// The callbacks that share a circuit. Default: `host`. Needs an admin key.
+    #[schema(value_type = Option<CircuitByName>)]
     #[serde(default)]
     circuit_by: Change<CircuitByName>,
-    /// The delays between attempts of a run. Default: three delays of `1m`.
+    /// The delays between attempts of a run, at most 50. Default: three delays of `1m`.
     #[schema(value_type = Option<Vec<String>>, max_items = 50, example = json!(["1m", "1m", "1m"]))]
     #[serde(default)]
     retry: Change<RetrySchedule>,
     /// Rules that override the default effect of responses, by status, status class or fault, such as `{"404":
-    /// {"action": "fail"}}`. Needs an admin key.
+    /// {"action": "fail"}}`. Needs an admin key. Default: none.
     #[schema(value_type = Option<Object>)]
     #[serde(default)]
     response_rules: Change<ResponseRules>,
     /// What a reminder does after all attempts of a run have failed: `stop` (default), or continue with the `next_run`.
-    #[schema(value_type = Option<WhenFailedName>, inline)]
+    #[schema(value_type = Option<WhenFailedName>)]
     #[serde(default)]
     when_failed: Change<Text<WhenFailed>>,
     /// Which missed occurrences to fire, `all` or only the `latest`, unless a reminder overrides it.
-    #[schema(value_type = Option<CatchUpName>, inline)]
+    #[schema(value_type = Option<CatchUpName>)]
     #[serde(default)]
     catch_up: Change<Text<CatchUp>>,
-    /// The timeout of a callback, from `100ms` to `5m`.
+    /// The timeout of a callback, from `100ms` to `5m`. Default: the gateway's.
     #[schema(value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "15s")]
     #[serde(default)]
     timeout: Change<Span>,
-    /// The maximum number of concurrent callbacks per circuit.
+    /// The maximum number of concurrent callbacks per circuit, 1 to 10,000. Default: the gateway's.
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 10_000)]
     #[serde(default)]
     max_in_flight: Change<u32>,
     /// The maximum number of unfinished reminders, and of bytes in their payloads. Needs an admin key for all tenants.
-    #[schema(value_type = Option<BacklogView>, inline)]
+    /// Default: the gateway's.
+    #[schema(value_type = Option<BacklogView>)]
     #[serde(default)]
     limit: Change<Object<BacklogView>>,
 }

@@ -31,7 +31,7 @@ pub(in crate::api) struct TenantView {
     /// Whether the tenant is enabled. Deliveries of a disabled tenant are parked.
     enabled: bool,
     /// The requests that share a circuit: those to one `endpoint`, to one `host`, or all of the `tenant`.
-    #[schema(value_type = CircuitByName, inline)]
+    #[schema(value_type = CircuitByName)]
     circuit_by: CircuitByName,
     /// Policy values for the tenant's circuits, with the names used in policy files; null means the gateway's policy.
     #[schema(value_type = Option<Object>)]
@@ -43,15 +43,13 @@ pub(in crate::api) struct TenantView {
     #[schema(value_type = Object)]
     response_rules: ResponseRules,
     /// The limit for unfinished deliveries; null means the gateway's.
-    #[schema(inline)]
     backlog: Option<BacklogView>,
     /// The rate limit for submitted events; null means no limit.
-    #[schema(inline)]
     ingest_rate: Option<RateView>,
     /// The maximum time that a delivery waits before it expires; null means the gateway's.
+    #[schema(pattern = "^([0-9]+(d|h|m|s|ms))+$")]
     expires_after: Option<String>,
     /// Settings for the tenant's reminders.
-    #[schema(inline)]
     reminders: RemindersView,
     /// The targets for the tenant's notifications.
     notification_targets: Vec<TargetView>,
@@ -66,6 +64,7 @@ pub(in crate::api) struct TenantView {
 /// The requests that share a circuit.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = CircuitBy)]
 pub(in crate::api) enum CircuitByName {
     Endpoint,
     Host,
@@ -75,6 +74,7 @@ pub(in crate::api) enum CircuitByName {
 /// A limit on a number of items and their size in bytes.
 #[derive(Clone, Copy, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = BacklogLimit)]
 pub(in crate::api) struct BacklogView {
     /// The maximum number of deliveries or reminders.
     #[schema(minimum = 1, maximum = 1_000_000_000_000_u64)]
@@ -88,6 +88,7 @@ pub(in crate::api) struct BacklogView {
 /// A rate limit: a mean rate and a burst.
 #[derive(Clone, Copy, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = RateLimit)]
 pub(in crate::api) struct RateView {
     /// The mean number of events or requests per second.
     #[schema(minimum = 0.0000116, maximum = 1_000_000)]
@@ -184,7 +185,7 @@ impl TenantView {
 
 bodies! {
     /// A tenant to create.
-    #[schema(as = NewTenant)]
+    #[schema(as = NewTenant, example = json!({"id": "acme", "name": "Acme Inc."}))]
     create TenantBody {
         /// Tenant ID: letters, digits, `.`, `_` and `-`, but not only dots. It can't be changed.
         #[schema(value_type = String, min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]*[A-Za-z0-9_-][A-Za-z0-9._-]*$", example = "acme")]
@@ -195,40 +196,44 @@ bodies! {
         secret: [Option<Text<Secret>>],
     }
     /// A change to a tenant. Omitted fields stay unchanged; null restores the default.
+    #[schema(example = json!({"name": "Acme Inc.", "retry": ["5s", "5m", "30m"]}))]
     change TenantChange {}
     both {
-        /// A human-readable name.
+        /// A human-readable name, at most 200 characters. Default: the ID.
         #[schema(max_length = 200)]
         name: [Option<String>],
-        /// Whether the tenant is enabled. Deliveries of a disabled tenant are parked.
+        /// Whether the tenant is enabled. Deliveries of a disabled tenant are parked. Default: `true`.
         enabled: [Option<bool>],
         /// The requests that share a circuit: those to one `endpoint`, to one `host`, or all of the `tenant`. Needs an admin key.
-        #[schema(inline)]
+        /// Default: `endpoint`.
         circuit_by: [Option<CircuitByName>],
-        /// Policy values for the tenant's circuits, with the names used in policy files. Needs an admin key.
+        /// Policy values for the tenant's circuits, with the names used in policy files. Needs an admin key. Default:
+        /// none; the gateway's values apply.
         #[schema(value_type = Option<Object>)]
         policy: [Change<Value>],
-        /// The delays between the attempts of a delivery.
+        /// The delays between the attempts of a delivery, at most 50. Default: the gateway's `delivery.retry`.
         #[schema(value_type = Option<Vec<String>>, max_items = 50, example = json!(["5s", "5m", "30m"]))]
         retry: [Change<RetrySchedule>],
         /// Rules that override the default effect of responses, by status, status class or fault, such as `{"404":
-        /// {"action": "fail"}}`. Needs an admin key.
+        /// {"action": "fail"}}`. Needs an admin key. Default: none.
         #[schema(value_type = Option<Object>)]
         response_rules: [Change<ResponseRules>],
-        /// The limit for unfinished deliveries. Needs an admin key for all tenants.
-        #[schema(value_type = Option<BacklogView>, inline)]
+        /// The limit for unfinished deliveries. Needs an admin key for all tenants. Default: the gateway's
+        /// `limits.backlog_count` and `limits.backlog_bytes`.
+        #[schema(value_type = Option<BacklogView>)]
         backlog: [Change<Object<BacklogView>>],
-        /// The rate limit for submitted events. Needs an admin key for all tenants.
-        #[schema(value_type = Option<RateView>, inline)]
+        /// The rate limit for submitted events. Needs an admin key for all tenants. Default: no limit.
+        #[schema(value_type = Option<RateView>)]
         ingest_rate: [Change<Object<RateView>>],
-        /// The maximum time that a delivery waits before it expires, such as `72h`.
+        /// The maximum time that a delivery waits before it expires, such as `72h`. Default: the gateway's
+        /// `delivery.expires_after`.
         #[schema(value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "72h")]
         expires_after: [Change<Span>],
-        /// Settings for the tenant's reminders.
-        #[schema(value_type = Option<RemindersChange>, inline)]
+        /// Settings for the tenant's reminders. Default: the default of each setting.
+        #[schema(value_type = Option<RemindersChange>)]
         reminders: [Change<Object<RemindersChange>>],
         /// The targets for the tenant's notifications, at most 10. The list replaces the previous one; to keep a
-        /// target, pass its `id` alone.
+        /// target, pass its `id` alone. Default: none.
         #[schema(value_type = Option<Vec<TargetBody>>, max_items = 10)]
         notification_targets: [Change<Vec<Object<TargetBody>>>],
     }

@@ -105,6 +105,8 @@ async fn an_endpoint_from_beginning_to_end() {
         site.request(Method::POST, &format!("{path}/secrets/rotate"), admin, None).await.expect(200).json();
     assert_eq!(rotated["secrets"].as_array().unwrap().len(), 2);
     assert_eq!(rotated["secrets"][1]["secret"], created["secret"]);
+    let null = site.post(&format!("{path}/secrets/rotate"), admin, serde_json::Value::Null).await;
+    assert_eq!(null.expect(422).code(), "invalid_field", "a body may be omitted, but not null");
     let own = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
     let body = json!({ "secret": own, "overlap": "0s" });
     let leaked = site.post(&format!("{path}/secrets/rotate"), admin, body).await.expect(200).json();

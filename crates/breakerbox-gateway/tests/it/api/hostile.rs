@@ -378,7 +378,7 @@ async fn fields_that_will_not_do() {
 async fn paths_methods_queries_and_ids() {
     let site = Site::start().await;
     let table: [(Method, &str, u16, &str, &str); 22] = [
-        (Method::GET, "/", 404, "not_found", "/docs"),
+        (Method::POST, "/", 405, "method_not_allowed", "allow"),
         (Method::GET, "/v1", 404, "not_found", "/docs"),
         (Method::GET, "/v1/nothing", 404, "not_found", "/docs"),
         (Method::GET, "/v1/events/", 404, "not_found", ""),

@@ -34,13 +34,14 @@ async fn everything_is_as_the_document_says() {
 }
 
 /// Returns settings for the generator. Path parameters are IDs of existing resources, because otherwise most responses
-/// would be 404; those of DELETE requests don't exist. Cursors and revisions are fixed, because generated ones would
-/// only be rejected.
+/// would be 404; those of DELETE requests don't exist. Cursors, revisions and circuits in queries are fixed,
+/// because generated ones would only be rejected.
 fn settings(things: &Things) -> String {
     let mut settings = String::from("[parameters]\n\"query.cursor\" = \"\"\n\"header.if-match\" = \"*\"\n");
     for name in ["tenant", "endpoint", "event", "delivery", "circuit", "resend", "reminder", "key"] {
         settings += &format!("\"path.{name}\" = \"{}\"\n", things.fill(&format!("{{{name}}}")));
     }
+    settings += &format!("\"query.circuit\" = \"{}\"\n", things.fill("{circuit}"));
     for (path, name, id) in [
         ("/v1/endpoints/{endpoint}", "endpoint", "ep_0000000000007"),
         ("/v1/tenants/{tenant}", "tenant", "never"),
@@ -50,8 +51,17 @@ fn settings(things: &Things) -> String {
              parameters = {{ \"path.{name}\" = \"{id}\" }}\n"
         );
     }
+    // An invalid item of these batches gets a problem of its own, in a response with 200.
+    for path in ["/v1/circuits/acquire/batch", "/v1/permits/settle/batch"] {
+        settings += &format!(
+            "[[operations]]\ninclude-name = \"POST {path}\"\n\
+             checks = {{ negative_data_rejection = {{ expected-statuses = [\"200\", \"4xx\"] }} }}\n"
+        );
+    }
     // A request that matches the document can still be invalid, such as a time range that ends before it begins.
     settings
-        + "[checks.positive_data_acceptance]\n\
+        + "[checks.negative_data_rejection]\n\
+           expected-statuses = [\"4xx\", \"5xx\"]\n\
+           [checks.positive_data_acceptance]\n\
            expected-statuses = [\"2xx\", \"401\", \"403\", \"404\", \"409\", \"412\", \"413\", \"422\", \"429\", \"503\"]\n"
 }
