@@ -18,6 +18,7 @@ mod program;
 mod python;
 mod replay;
 mod replay_errors;
+mod replay_logs;
 mod replay_output;
 mod signals;
 mod try_it_out;
