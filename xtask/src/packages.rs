@@ -20,11 +20,13 @@ struct Package {
     debian: &'static str,
 }
 
-const PACKAGES: [Package; 4] = [
+const PACKAGES: [Package; 5] = [
     Package { program: "redis-server", folders: &["/usr/local/sbin", "/usr/sbin"], debian: "redis-server" },
     Package { program: "initdb", folders: &["/usr/lib/postgresql/*/bin"], debian: "postgresql" },
-    // A test runs the worker in `examples/python`.
+    // Tests run the worker in `examples/python`, and the Python programs of the guides.
     Package { program: "python3", folders: &[], debian: "python3" },
+    // A test runs the Node.js programs of the guides.
+    Package { program: "node", folders: &[], debian: "nodejs" },
     // A signature test installs the library that receivers use.
     Package { program: "pip3", folders: &[], debian: "python3-pip" },
 ];

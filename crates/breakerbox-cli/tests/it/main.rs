@@ -15,6 +15,7 @@ mod guides;
 mod https;
 mod listen;
 mod program;
+mod programs;
 mod python;
 mod replay;
 mod replay_errors;
