@@ -253,8 +253,10 @@ impl Order {
             (Kind::Samples, Kind::Calls) => return Err(Fault::new("key", other_kind("samples", "calls"))),
             _ => {}
         }
-        let (field, first) = (times.field(), self.times.get_or_insert(times).field());
-        if field != first {
+        let field = times.field();
+        let first = *self.times.get_or_insert(times);
+        if times != first {
+            let first = first.field();
             let reason =
                 format!("this file began with {first}, and a file must use one; use {first} on every line");
             return Err(Fault::new(field, reason));
