@@ -1,11 +1,13 @@
 //! Generates past traffic to replay. The output is deterministic, so the files in this folder can be regenerated.
 //!
 //! `story` is twenty minutes of five endpoints: one healthy, one dead (a zombie), one that flaps, one that gets slower
-//! and slower, and one with a clean outage and recovery. `samples` has the totals that a sampler would have read for
+//! and slower, and one with a clean outage and recovery. `access-log` is the first half of the story as an access log
+//! has it: CSV with clock times, HTTP statuses and faults. `samples` has the totals that a sampler would have read for
 //! the same endpoints, every ten seconds over the last five minutes. `many CALLS KEYS` is a large file for benchmarks.
 //!
 //! ```text
 //! cargo run -p breakerbox-examples --example generate-traffic -- story > examples/traffic.jsonl
+//! cargo run -p breakerbox-examples --example generate-traffic -- access-log > examples/access-log.csv
 //! ```
 
 use std::io::{self, BufWriter, Write};
@@ -98,6 +100,29 @@ pub fn write_story(output: &mut impl Write) -> io::Result<()> {
     story().iter().try_for_each(|call| call.write(output))
 }
 
+/// Writes the first ten minutes of the story as an access log. They begin at noon.
+pub fn write_access_log(output: &mut impl Write) -> io::Result<()> {
+    writeln!(output, "at,key,status,fault,latency_ms,retry_after_ms")?;
+    for Call { at_ms, key, outcome, latency_ms, retry_after_ms } in story() {
+        if at_ms >= STORY_MS / 2 {
+            break;
+        }
+        let (minute, second, milli) = (at_ms / 60_000, at_ms / 1_000 % 60, at_ms % 1_000);
+        let (status, fault) = match (outcome, key) {
+            ("success", _) => ("200", ""),
+            (_, "zombie") => ("", "timeout"),
+            (_, "recovering") => ("503", ""),
+            _ => ("500", ""),
+        };
+        let retry_after_ms = retry_after_ms.map(|ms| ms.to_string()).unwrap_or_default();
+        writeln!(
+            output,
+            "2026-01-31T12:{minute:02}:{second:02}.{milli:03}Z,{key},{status},{fault},{latency_ms},{retry_after_ms}"
+        )?;
+    }
+    Ok(())
+}
+
 /// Writes the story as a sampler would have read it: every ten seconds, the calls that ended in the last five minutes.
 pub fn write_samples(output: &mut impl Write) -> io::Result<()> {
     let calls = story();
@@ -146,6 +171,7 @@ fn main() -> io::Result<ExitCode> {
     let mut output = BufWriter::new(io::stdout().lock());
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["story"] => write_story(&mut output)?,
+        ["access-log"] => write_access_log(&mut output)?,
         ["samples"] => write_samples(&mut output)?,
         ["many", calls, keys] => match (calls.parse(), keys.parse()) {
             (Ok(calls), Ok(keys)) if keys > 0 => write_many(calls, keys, &mut output)?,
@@ -158,6 +184,6 @@ fn main() -> io::Result<ExitCode> {
 }
 
 fn usage() -> ExitCode {
-    eprintln!("usage: generate-traffic story | samples | many CALLS KEYS");
+    eprintln!("usage: generate-traffic story | access-log | samples | many CALLS KEYS");
     ExitCode::from(2)
 }

@@ -12,6 +12,13 @@ fn the_story_is_what_the_generator_makes() {
 }
 
 #[test]
+fn the_access_log_is_what_the_generator_makes() {
+    let mut made = Vec::new();
+    generate_traffic::write_access_log(&mut made).unwrap();
+    assert!(made == include_bytes!("../access-log.csv"), "make examples/access-log.csv again");
+}
+
+#[test]
 fn the_samples_are_what_the_generator_makes() {
     let mut made = Vec::new();
     generate_traffic::write_samples(&mut made).unwrap();

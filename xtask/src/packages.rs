@@ -23,11 +23,11 @@ struct Package {
 const PACKAGES: [Package; 6] = [
     Package { program: "redis-server", folders: &["/usr/local/sbin", "/usr/sbin"], debian: "redis-server" },
     Package { program: "initdb", folders: &["/usr/lib/postgresql/*/bin"], debian: "postgresql" },
-    // A test runs the worker in `examples/python`.
+    // Tests run the worker in `examples/python`, and the Python programs of the guides.
     Package { program: "python3", folders: &[], debian: "python3" },
     // Tests install the library that receivers use, and a client generator.
     Package { program: "pip3", folders: &[], debian: "python3-pip" },
-    // A test installs and runs a client generator for TypeScript.
+    // Tests run the Node.js programs of the guides, and install a client generator for TypeScript.
     Package { program: "node", folders: &[], debian: "nodejs" },
     Package { program: "npm", folders: &[], debian: "npm" },
 ];

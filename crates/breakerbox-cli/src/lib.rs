@@ -43,6 +43,7 @@ mod reminders;
 mod replay;
 mod report_file;
 mod resends;
+mod result_table;
 mod send;
 mod serve;
 mod tenants;

@@ -13,6 +13,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::policy::GivenPolicy;
 use super::report_file::ReportFile;
+use super::result_table::GatewayTable;
 use super::{Failure, output_failed, say};
 
 /// Run past traffic through the engine, and print the transitions that it would have caused.
@@ -24,14 +25,18 @@ use super::{Failure, output_failed, say};
 /// Each line of traffic is either a call:
 ///
 ///   {"at_ms":0,"key":"e1","outcome":"failure","latency_ms":12,"retry_after_ms":500}
+///   {"at":"2026-01-31T12:00:00Z","key":"e1","status":503,"latency_ms":12,"retry_after_ms":500}
+///   {"at":"2026-01-31T12:00:01Z","key":"e1","fault":"timeout","latency_ms":10000}
 ///
 /// or a sample with the totals for each key:
 ///
 ///   {"at_ms":0,"samples":{"e1":{"successes":9,"failures":3,"latency_sum_ms":840}}}
 ///
-/// The outcome is success, failure or ignored; latency_ms and retry_after_ms are optional. Lines must be ordered by
-/// time, and one file contains either calls or samples. CSV with the same columns works too (for samples:
-/// at_ms,key,successes,failures,latency_sum_ms).
+/// The time is either at_ms, in milliseconds since any origin, or at, in RFC 3339; one file uses one of them. The result
+/// is an outcome (success, failure or ignored), an HTTP status, or the fault of a call without a response (timeout, dns,
+/// address_denied, connect, tls, reset or protocol); statuses and faults count as they do in the gateway. latency_ms and
+/// retry_after_ms are optional. Lines must be ordered by time, and one file contains either calls or samples. CSV with
+/// the same columns works too (for samples: at_ms,key,successes,failures,latency_sum_ms).
 ///
 /// Exit codes: 0, success; 1, a file can't be read or written; 2, the traffic, the policy or an argument is invalid.
 #[derive(Args)]
@@ -152,7 +157,8 @@ fn replay(source: Source, arguments: &Arguments, given: &GivenPolicy) -> Result<
     // A reader that closes the output early, as `head` does, has seen enough, but reports may still be wanted.
     let wanted = arguments.summary_json.is_some() || arguments.html.is_some();
     let report = Report::new(standard_output(), arguments.decisions).outlives_output(wanted);
-    let mut reader = Reader::new(BufReader::with_capacity(1 << 20, source.input), format).map_err(refused)?;
+    let input = BufReader::with_capacity(1 << 20, source.input);
+    let mut reader = Reader::new(input, format, &GatewayTable).map_err(refused)?;
 
     // The first line decides whether the traffic is calls or samples, and so which trip rules apply.
     let mut line = reader.next_line().map_err(refused)?;

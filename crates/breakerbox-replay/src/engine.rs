@@ -15,6 +15,7 @@ use breakerbox_core::{
     Timestamp,
 };
 
+use super::clock::Times;
 use super::input::{Call, Tick};
 use super::report::{Report, rule_name};
 use super::tally::Tally;
@@ -83,6 +84,7 @@ pub struct Engine<'w> {
     cooling_off: BTreeSet<(Timestamp, usize)>,
     draws: u128,
     started_ms: Option<u64>,
+    times: Times,
     now: Timestamp,
 }
 
@@ -123,6 +125,7 @@ impl<'w> Engine<'w> {
             cooling_off: BTreeSet::new(),
             draws: 0,
             started_ms: None,
+            times: Times::default(),
             now: Timestamp::ZERO,
         }
     }
@@ -132,7 +135,7 @@ impl<'w> Engine<'w> {
     /// # Errors
     /// Returns an error if there are too many keys or calls in flight, or the report can't be written.
     pub fn call(&mut self, call: &Call<'_>) -> Result<(), EngineError> {
-        self.advance(call.at_ms)?;
+        self.advance(call.at_ms, call.times)?;
         let life = self.life(&call.key)?;
         let draw = self.draw();
         let AcquireResult { decision, change } =
@@ -146,7 +149,7 @@ impl<'w> Engine<'w> {
                 timeline.call(call.at_ms, shown);
             }
         }
-        self.report.decision(&state.key, &decision, self.now)?;
+        self.report.decision(&state.key, &decision, self.now, self.times)?;
         match decision {
             Decision::Admitted(permit) => self.start(life, permit, call),
             Decision::Refused(_) => Ok(()),
@@ -159,7 +162,7 @@ impl<'w> Engine<'w> {
     /// Returns an error if there are too many keys, a sample lacks a field that the policy needs, or the report can't
     /// be written.
     pub fn tick(&mut self, tick: &Tick) -> Result<(), EngineError> {
-        self.advance(tick.at_ms)?;
+        self.advance(tick.at_ms, tick.times)?;
         for (key, sample) in &tick.samples {
             let life = self.life(key)?;
             self.lives[life].tally.samples += 1;
@@ -201,7 +204,8 @@ impl<'w> Engine<'w> {
             life.tally.ended(self.now);
         }
         let ended_ms = self.now.as_millis_ceil();
-        Ok(Finished { lives: self.lives, started_ms: self.started_ms.unwrap_or(ended_ms), ended_ms })
+        let started_ms = self.started_ms.unwrap_or(ended_ms);
+        Ok(Finished { lives: self.lives, times: self.times, started_ms, ended_ms })
     }
 
     /// Flushes the report so far. Call it if the replay ends early because of invalid input.
@@ -213,8 +217,9 @@ impl<'w> Engine<'w> {
     }
 
     /// Advances the time to `at_ms`, settling the calls that end by then.
-    fn advance(&mut self, at_ms: u64) -> Result<(), EngineError> {
+    fn advance(&mut self, at_ms: u64, times: Times) -> Result<(), EngineError> {
         self.started_ms.get_or_insert(at_ms);
+        self.times = times;
         let now = Timestamp::from_millis(at_ms);
         self.settle_until(now)?;
         self.now = now;
@@ -244,7 +249,7 @@ impl<'w> Engine<'w> {
             return Err(EngineError::TooManyInFlight(self.limits.in_flight));
         }
         let mut outcome = Outcome {
-            kind: call.outcome,
+            kind: if permit.is_probe() { call.probe_outcome } else { call.outcome },
             latency: Duration::from_millis(call.latency_ms),
             retry_after: call.retry_after_ms.map(Duration::from_millis),
         };
@@ -289,7 +294,7 @@ impl<'w> Engine<'w> {
                 rule: rule_name(&change.cause),
             });
         }
-        self.report.transition(&life.key, change)?;
+        self.report.transition(&life.key, change, self.times)?;
         Ok(())
     }
 
@@ -306,6 +311,8 @@ impl<'w> Engine<'w> {
 pub struct Finished {
     /// All keys with their results, in order of appearance.
     pub lives: Vec<KeyLife>,
+    /// How the traffic states its times.
+    pub times: Times,
     /// The time of the first line, in milliseconds.
     pub started_ms: u64,
     /// The time of the last line or the last settlement, whichever is later, in milliseconds.

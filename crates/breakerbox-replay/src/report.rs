@@ -7,6 +7,8 @@ use std::io::{self, Write};
 use breakerbox_core::{Cause, Change, Decision, Timestamp};
 use serde::Serialize;
 
+use super::clock::{Times, Utc};
+
 /// Writes transitions and, optionally, the decision about each call.
 pub struct Report<'w> {
     output: Box<dyn Write + 'w>,
@@ -19,6 +21,8 @@ pub struct Report<'w> {
 #[derive(Serialize)]
 struct TransitionLine<'a> {
     at_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at: Option<Utc>,
     key: &'a str,
     from: &'static str,
     to: &'static str,
@@ -26,11 +30,15 @@ struct TransitionLine<'a> {
     rule: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_at_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_at: Option<Utc>,
 }
 
 #[derive(Serialize)]
 struct DecisionLine<'a> {
     at_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at: Option<Utc>,
     key: &'a str,
     decision: &'static str,
 }
@@ -49,19 +57,29 @@ impl<'w> Report<'w> {
         self
     }
 
-    pub(super) fn transition(&mut self, key: &str, change: &Change) -> io::Result<()> {
+    pub(super) fn transition(&mut self, key: &str, change: &Change, times: Times) -> io::Result<()> {
+        let at_ms = change.at.as_millis_ceil();
+        let retry_at_ms = change.retry_at.map(Timestamp::as_millis_ceil);
         let line = TransitionLine {
-            at_ms: change.at.as_millis_ceil(),
+            at_ms,
+            at: times.utc(at_ms),
             key,
             from: change.from.name(),
             to: change.to.name(),
             rule: rule_name(&change.cause),
-            retry_at_ms: change.retry_at.map(Timestamp::as_millis_ceil),
+            retry_at_ms,
+            retry_at: retry_at_ms.and_then(|at_ms| times.utc(at_ms)),
         };
         self.write(&line)
     }
 
-    pub(super) fn decision(&mut self, key: &str, decision: &Decision, now: Timestamp) -> io::Result<()> {
+    pub(super) fn decision(
+        &mut self,
+        key: &str,
+        decision: &Decision,
+        now: Timestamp,
+        times: Times,
+    ) -> io::Result<()> {
         if !self.decisions {
             return Ok(());
         }
@@ -70,7 +88,8 @@ impl<'w> Report<'w> {
             Decision::Admitted(_) => "admitted",
             Decision::Refused(refusal) => refusal.name(),
         };
-        self.write(&DecisionLine { at_ms: now.as_millis_ceil(), key, decision })
+        let at_ms = now.as_millis_ceil();
+        self.write(&DecisionLine { at_ms, at: times.utc(at_ms), key, decision })
     }
 
     pub(super) fn flush(&mut self) -> io::Result<()> {

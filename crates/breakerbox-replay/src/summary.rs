@@ -7,6 +7,7 @@ use breakerbox_core::format_duration;
 use serde::Serialize;
 use serde::Serializer;
 
+use super::clock::Utc;
 use super::engine::{Finished, KeyLife};
 use super::tally::Tally;
 
@@ -40,6 +41,10 @@ impl Finished {
         struct Summary<'a> {
             started_ms: u64,
             ended_ms: u64,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            started_at: Option<Utc>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            ended_at: Option<Utc>,
             total: Tally,
             #[serde(serialize_with = "by_key")]
             keys: &'a [KeyLife],
@@ -53,6 +58,8 @@ impl Finished {
         let summary = Summary {
             started_ms: self.started_ms,
             ended_ms: self.ended_ms,
+            started_at: self.times.utc(self.started_ms),
+            ended_at: self.times.utc(self.ended_ms),
             total: self.total(),
             keys: &self.lives,
         };
@@ -79,7 +86,11 @@ impl Finished {
         table.push(row("total".into(), &total));
 
         let span = Duration::from_millis(self.ended_ms.saturating_sub(self.started_ms));
-        let mut text = format!("{} over {}\n\n", counted(self.lives.len(), "key"), readable(span));
+        let mut text = format!("{} over {}", counted(self.lives.len(), "key"), readable(span));
+        if let (Some(from), Some(to)) = (self.times.utc(self.started_ms), self.times.utc(self.ended_ms)) {
+            text.push_str(&format!(", from {from} to {to}"));
+        }
+        text.push_str("\n\n");
         text.push_str(&aligned(&table));
         if lives.len() > SHOWN {
             let hidden = lives.len() - SHOWN;

@@ -3,17 +3,34 @@
 #![allow(clippy::unwrap_used)]
 
 use std::io::{BufReader, sink};
+use std::time::Duration;
 
-use breakerbox_core::Policy;
+use breakerbox_core::{OutcomeKind, Policy};
 use breakerbox_replay::input::ReadError;
-use breakerbox_replay::{Engine, Format, Limits, Line, Reader, Report};
+use breakerbox_replay::{Counted, Engine, Format, Limits, Line, Reader, Report, ResultTable};
 use proptest::prelude::{Just, Strategy, any, prop_assert, prop_oneof, proptest};
+
+/// A table in which every status and every fault is a failure, unless it is a probe.
+struct Strict;
+
+impl ResultTable for Strict {
+    fn status(&self, _: u16, retry_after: Option<Duration>) -> Counted {
+        Counted { outcome: OutcomeKind::Failure, probe_outcome: OutcomeKind::Success, retry_after }
+    }
+
+    fn fault(&self, name: &str) -> Option<Counted> {
+        (name == "timeout").then(|| self.status(504, None))
+    }
+
+    fn fault_names(&self) -> Vec<&'static str> {
+        vec!["timeout"]
+    }
+}
 
 /// Replays the input until it ends or an error occurs.
 fn replay(bytes: &[u8], format: Option<Format>) -> Result<u64, ReadError> {
-    let mut reader = Reader::new(BufReader::new(bytes), format)?;
-    let policy =
-        Policy::builder().min_calls(1).mean_latency(std::time::Duration::from_secs(1)).build().unwrap();
+    let mut reader = Reader::new(BufReader::new(bytes), format, &Strict)?;
+    let policy = Policy::builder().min_calls(1).mean_latency(Duration::from_secs(1)).build().unwrap();
     let limits = Limits { keys: 50, in_flight: 50 };
     let mut engine = Engine::new(policy, limits, Report::new(sink(), true), true);
     let mut lines = 0;
@@ -49,7 +66,24 @@ fn json_line() -> impl Strategy<Value = String> {
     let tick = (number(), "[a-d]", number(), number(), number()).prop_map(|(at, key, good, bad, sum)| {
         format!("{{\"at_ms\":{at},\"samples\":{{\"{key}\":{{\"successes\":{good},\"failures\":{bad},\"latency_sum_ms\":{sum}}}}}}}")
     });
-    prop_oneof![6 => call, 2 => tick, 1 => "\\PC{0,40}"]
+    let time = prop_oneof![
+        4 => (0_u64..100_000).prop_map(|ms| format!("2026-01-31T12:{:02}:{:02}.{:03}Z", ms / 60_000, ms / 1_000 % 60, ms % 1_000)),
+        1 => "[0-9]{4}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9](:60)?(Z|[+-][0-9]{2}:[0-9]{2}|)",
+        1 => "\\PC{0,9}",
+    ];
+    let result = prop_oneof![
+        number().prop_map(|status| format!("\"status\":{status}")),
+        (0_u64..1_000).prop_map(|status| format!("\"status\":{status}")),
+        "timeout|[a-z]{0,9}".prop_map(|fault| format!("\"fault\":\"{fault}\"")),
+    ];
+    let logged = (time, "[a-d]", result, number()).prop_map(|(at, key, result, latency)| {
+        serde_json::json!({ "at": at, "key": key, "latency_ms": 0 }).to_string().replacen(
+            "\"latency_ms\":0",
+            &format!("{result},\"latency_ms\":{latency}"),
+            1,
+        )
+    });
+    prop_oneof![6 => call, 6 => logged, 2 => tick, 1 => "\\PC{0,40}"]
 }
 
 fn sorted_calls() -> impl Strategy<Value = String> {
@@ -103,7 +137,8 @@ fn a_line_without_end_is_refused_before_it_fills_the_memory() {
     use std::io::Read;
     for (format, start) in [(Format::JsonLines, "{\"key\":\""), (Format::Csv, "at_ms,key,outcome\n0,\"")] {
         let endless = start.as_bytes().chain(std::io::repeat(b'x'));
-        let mut reader = Reader::new(BufReader::with_capacity(1 << 20, endless), Some(format)).unwrap();
+        let mut reader =
+            Reader::new(BufReader::with_capacity(1 << 20, endless), Some(format), &Strict).unwrap();
         let message = reader.next_line().unwrap_err().to_string();
         assert!(message.contains("longer than 128 MiB"), "{message}");
     }

@@ -6,7 +6,7 @@ use breakerbox_core::PolicyBuilder;
 
 use crate::command::{Replay, root};
 
-fn markdown_files() -> Vec<PathBuf> {
+pub(crate) fn markdown_files() -> Vec<PathBuf> {
     let mut folders = vec![root().to_path_buf(), root().join("docs")];
     let mut files = vec![];
     while let Some(folder) = folders.pop() {
@@ -23,7 +23,7 @@ fn markdown_files() -> Vec<PathBuf> {
 }
 
 /// Returns the fenced code blocks in one language.
-fn blocks(text: &str, language: &str) -> Vec<String> {
+pub(crate) fn blocks(text: &str, language: &str) -> Vec<String> {
     let fence = format!("```{language}\n");
     text.split(&fence).skip(1).map(|rest| rest.split("```").next().unwrap().to_string()).collect()
 }
@@ -69,6 +69,19 @@ fn every_replay_command_in_the_documentation_runs() {
     assert!(commands >= 3, "README and guide show replays, not {commands}");
 }
 
+/// The lines that the guide shows are lines that a replay accepts.
+#[test]
+fn every_line_of_traffic_in_the_replay_guide_is_accepted() {
+    let guide = std::fs::read_to_string(root().join("docs/guide/replay.md")).unwrap();
+    let traffic = [blocks(&guide, "json"), blocks(&guide, "csv")].concat();
+    assert_eq!(traffic.len(), 3, "calls in both formats, and samples");
+    for block in traffic {
+        let ran = Replay::new().run(&block);
+        assert_eq!(ran.code, 0, "{block}: {}", ran.stderr);
+        assert!(ran.stderr.contains("1 key over"), "{}", ran.stderr);
+    }
+}
+
 #[test]
 fn every_link_between_documents_leads_somewhere() {
     for path in markdown_files() {
@@ -86,7 +99,12 @@ fn every_link_between_documents_leads_somewhere() {
 #[test]
 fn the_help_names_every_preset_and_exit_code() {
     let ran = Replay::new().arg("--help").run("");
-    for text in ["convoy, reminders, redis_lua or stoplight", "Exit codes: 0", "{\"at_ms\":0,\"samples\""] {
+    for text in [
+        "convoy, reminders, redis_lua or stoplight",
+        "Exit codes: 0",
+        "{\"at_ms\":0,\"samples\"",
+        "\"fault\":\"timeout\"",
+    ] {
         assert!(ran.stdout.contains(text), "{text}");
     }
 }

@@ -30,9 +30,12 @@ fn a_bad_line_is_named_with_field_and_reason() {
             "[1]".into(),
             "invalid type: sequence, expected an object with at_ms, key and outcome, or with at_ms and samples",
         ),
-        ("{}".into(), "at_ms: is missing"),
+        ("{}".into(), "at_ms: is missing; a line has at_ms or at"),
         (r#"{"at_ms":6,"outcome":"success"}"#.into(), "key: is missing"),
-        (r#"{"at_ms":6,"key":"e1"}"#.into(), "outcome: is missing"),
+        (
+            r#"{"at_ms":6,"key":"e1"}"#.into(),
+            "outcome: is missing; a call has an outcome, a status or a fault",
+        ),
         (r#"{"at_ms":-1,"key":"e1","outcome":"success"}"#.into(), "at_ms: must not be negative, but is -1"),
         (
             r#"{"at_ms":6.5,"key":"e1","outcome":"success"}"#.into(),
@@ -71,7 +74,7 @@ fn a_bad_line_is_named_with_field_and_reason() {
         (format!("{{{good},\"latencyms\":5}}"), "latencyms: is not a known field; did you mean latency_ms?"),
         (
             format!("{{{good},\"colour\":5}}"),
-            "colour: is not a known field; the fields are at_ms, key, outcome, latency_ms, retry_after_ms, samples",
+            "colour: is not a known field; the fields are at_ms, at, key, outcome, status, fault, latency_ms, retry_after_ms, samples",
         ),
         (format!("{{{good},\"key\":\"e1\"}}"), "key: is given twice; keep one"),
         (
@@ -144,7 +147,11 @@ fn mean_latency_needs_latency_sums() {
 #[test]
 fn bad_csv_is_named_with_its_line() {
     let table = [
-        ("at_ms,key\n0,e1\n", "line 1: outcome: is missing in the header, which must name every column"),
+        (
+            "at_ms,key\n0,e1\n",
+            "line 1: outcome: is missing in the header; name a column outcome, status or fault",
+        ),
+        ("at_ms,outcome\n0,success\n", "line 1: key: is missing in the header, which must name every column"),
         ("at_ms,key,outcome,latency\n", "line 1: latency: is not a known field; did you mean latency_ms?"),
         ("at_ms,key,outcome,key\n", "line 1: key: is given twice; keep one"),
         (
@@ -157,7 +164,10 @@ fn bad_csv_is_named_with_its_line() {
             "at_ms,key,outcome\n0,e1,success\nx,e1,success\n",
             "line 3: at_ms: must be a whole number of milliseconds, but is the text \"x\"",
         ),
-        ("at_ms,key,outcome\n0,e1,success\n,e1,success\n", "line 3: at_ms: is missing"),
+        (
+            "at_ms,key,outcome\n0,e1,success\n,e1,success\n",
+            "line 3: at_ms: is missing; a line has at_ms or at",
+        ),
         (
             "at_ms,key,outcome\n0,e1,ok\n",
             "line 2: outcome: must be success, failure or ignored, but is \"ok\"",
@@ -178,8 +188,8 @@ fn bad_csv_is_named_with_its_line() {
         ),
         ("at_ms,key,outcome,\n", "line 1: has a column without a name; check for an extra comma"),
         (
-            "a,b,c,d,e,f,g,h,i,j\n",
-            "line 1: a: is not a known field; the fields are at_ms, key, outcome, latency_ms, retry_after_ms, successes, failures, latency_sum_ms",
+            "x,b,c,d,e,f,g,h,i,j\n",
+            "line 1: x: is not a known field; the fields are at_ms, at, key, outcome, status, fault, latency_ms, retry_after_ms, successes, failures, latency_sum_ms",
         ),
         ("at_ms,key,outcome\n0,\"e1,success\n", "line 2: has a quote that is not closed; a row is one line"),
         ("at_ms,key,outcome\n0,e1,success,,,,,,,,,\n", "line 2: has 12 cells, but the header has 3"),
@@ -354,14 +364,16 @@ fn reports_are_not_written_over_the_traffic_or_each_other() {
 
 #[test]
 fn too_many_calls_in_flight_are_refused() {
-    use breakerbox_replay::{Call, Engine, EngineError, Limits, Report};
+    use breakerbox_replay::{Call, Engine, EngineError, Limits, Report, Times};
     let limits = Limits { in_flight: 2, ..Limits::default() };
     let policy = breakerbox_core::Policy::default();
     let mut engine = Engine::new(policy, limits, Report::new(std::io::sink(), false), false);
     let mut call = Call {
         at_ms: 0,
+        times: Times::Elapsed,
         key: "e1".into(),
         outcome: breakerbox_core::OutcomeKind::Success,
+        probe_outcome: breakerbox_core::OutcomeKind::Success,
         latency_ms: 10,
         retry_after_ms: None,
     };

@@ -113,6 +113,38 @@ fn the_page_has_a_timeline_for_each_key_and_needs_nothing_else() {
 }
 
 #[test]
+fn the_axis_shows_clock_times_if_the_traffic_has_them_and_else_the_time_since_the_start() {
+    let access_log = std::fs::read_to_string(root().join("examples/access-log.csv")).unwrap();
+    let page = |traffic: String| Replay::new().args(&["--html", "p.html"]).run(traffic).read("p.html");
+    let clock = page(access_log);
+    for part in [
+        ">12:02</span>",
+        ">12:10</span>",
+        "from 2026-01-31 12:00:01 UTC to 2026-01-31 12:10",
+        "<th scope=\"col\">time (UTC)</th>",
+        "<title>open at 2026-01-31 12:0",
+        "clock time, in UTC",
+    ] {
+        assert!(clock.contains(part), "{part}");
+    }
+    let elapsed = page(story());
+    for part in
+        [">0s</span>", ">5m</span>", ">15m</span>", "<th scope=\"col\">at_ms</th>", "since the first line"]
+    {
+        assert!(elapsed.contains(part), "{part}");
+    }
+    assert!(!elapsed.contains("UTC"));
+}
+
+#[test]
+fn a_drawing_says_in_words_what_it_shows() {
+    let ran = Replay::new().policy(SIMPLE).args(&["--html", "p.html"]).run(one_outage());
+    let expected = "aria-label=\"Timeline from at_ms 0 to 40005: 1 trip, open for 30s, disabled for 0s. Of 9 calls, 5 were \
+        admitted, of which 3 failed; 4 were refused, of which 2 would have failed and 1 would have succeeded.\"";
+    assert!(ran.read("p.html").contains(expected));
+}
+
+#[test]
 fn the_page_can_not_be_taken_over_by_a_key() {
     let key = "<script>alert('x')</script>&\\\"";
     let ran = Replay::new().args(&["--html", "page.html"]).run(call(0, key, "success", 0));

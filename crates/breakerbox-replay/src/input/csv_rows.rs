@@ -1,6 +1,6 @@
 //! CSV input: a header with the field names, then one row per line. A call has one column for each field. Samples
-//! have one row for each key and tick: `at_ms,key,successes,failures,latency_sum_ms`. An empty cell is an absent
-//! field.
+//! have one row for each key and tick: `at_ms,key,successes,failures,latency_sum_ms`, or with `at` instead of `at_ms`.
+//! An empty cell is an absent field.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -9,17 +9,20 @@ use breakerbox_core::{FileValue, Sample};
 use csv_core::ReadRecordResult;
 
 use super::fields::{
-    CALL_FIELDS, Fault, Fields, SAMPLE_FIELDS, SampleFields, check_key, count, millis, missing, outcome,
-    twice, unknown,
+    CALL_FIELDS, Fault, Fields, RESULT_FIELDS, SAMPLE_FIELDS, SampleFields, both, check_key, count, fault,
+    millis, missing, outcome, status, time, twice, unknown,
 };
 use super::lines::Lines;
+use super::results::ResultTable;
 use super::{Input, Line, ReadError, Tick};
+use crate::clock::Times;
 
 /// The maximum number of cells in a row, far above the number of fields.
 const MAX_CELLS: usize = 64;
 
 pub(super) struct CsvRows<'r> {
     lines: Lines<'r>,
+    table: &'r dyn ResultTable,
     cells: Cells,
     columns: Vec<&'static str>,
     /// The first row of the next tick, which was read to find the end of the current tick.
@@ -30,12 +33,17 @@ pub(super) struct CsvRows<'r> {
 struct Row {
     line: u64,
     at_ms: u64,
+    times: Times,
     key: String,
     sample: Sample,
 }
 
 impl<'r> CsvRows<'r> {
-    pub(super) fn new(input: Input<'r>, lines_before: u64) -> Result<Self, ReadError> {
+    pub(super) fn new(
+        input: Input<'r>,
+        lines_before: u64,
+        table: &'r dyn ResultTable,
+    ) -> Result<Self, ReadError> {
         let mut lines = Lines::new(input, lines_before);
         let mut cells = Cells::new();
         let mut columns = Vec::new();
@@ -43,7 +51,7 @@ impl<'r> CsvRows<'r> {
             let header = lines.text().and_then(|text| cells.split(text)).and_then(|()| read_header(&cells));
             columns = header.map_err(|fault| fault.at_line(lines.number()))?;
         }
-        Ok(Self { lines, cells, columns, next_tick: None })
+        Ok(Self { lines, table, cells, columns, next_tick: None })
     }
 
     /// Returns the next call, or the next tick, which consists of all rows with the same time.
@@ -55,7 +63,7 @@ impl<'r> CsvRows<'r> {
             return Ok(None);
         }
         let number = self.lines.number();
-        let call = read_fields(&self.columns, &self.cells).and_then(|(fields, _)| fields.finish());
+        let call = read_fields(&self.columns, &self.cells).and_then(|(fields, _)| fields.finish(self.table));
         call.map(|call| Some((number, call))).map_err(|fault| fault.at_line(number))
     }
 
@@ -67,7 +75,7 @@ impl<'r> CsvRows<'r> {
                 None => return Ok(None),
             },
         };
-        let (mut line, at_ms) = (first.line, first.at_ms);
+        let (mut line, at_ms, times) = (first.line, first.at_ms, first.times);
         let mut seen = HashSet::from([first.key.clone()]);
         let mut samples = vec![(first.key, first.sample)];
         loop {
@@ -87,7 +95,7 @@ impl<'r> CsvRows<'r> {
                 }
             }
         }
-        Ok(Some((line, Line::Tick(Tick { at_ms, samples }))))
+        Ok(Some((line, Line::Tick(Tick { at_ms, times, samples }))))
     }
 
     fn next_row(&mut self) -> Result<Option<Row>, ReadError> {
@@ -96,9 +104,9 @@ impl<'r> CsvRows<'r> {
         }
         let line = self.lines.number();
         let row = read_fields(&self.columns, &self.cells).and_then(|(fields, sample)| {
-            let at_ms = fields.at_ms.ok_or_else(|| missing("at_ms"))?;
+            let (at_ms, times) = fields.time()?;
             let key = fields.key.ok_or_else(|| missing("key"))?.into_owned();
-            Ok(Row { line, at_ms, key, sample: sample.finish()? })
+            Ok(Row { line, at_ms, times, key, sample: sample.finish()? })
         });
         row.map(Some).map_err(|fault| fault.at_line(line))
     }
@@ -170,16 +178,29 @@ fn read_header(cells: &Cells) -> Result<Vec<&'static str>, Fault> {
         }
         columns.push(column);
     }
+    let has = |column: &&str| columns.contains(column);
+    if has(&"at") && has(&"at_ms") {
+        return Err(both("at", "at_ms"));
+    }
+    if !has(&"at") && !has(&"at_ms") {
+        return Err(Fault::new("at_ms", "is missing in the header; name a column at_ms or at"));
+    }
     let needed: &[&str] = if is_sampled(&columns) {
-        let of_calls = ["outcome", "latency_ms", "retry_after_ms"];
-        if let Some(column) = of_calls.into_iter().find(|column| columns.contains(column)) {
+        let of_calls = RESULT_FIELDS.into_iter().chain(["latency_ms", "retry_after_ms"]).find(has);
+        if let Some(column) = of_calls {
             return Err(Fault::new(column, "can't be combined with samples; a row is a call or a sample"));
         }
-        &["at_ms", "key", "successes", "failures"]
+        &["key", "successes", "failures"]
     } else {
-        &["at_ms", "key", "outcome"]
+        if !RESULT_FIELDS.iter().any(has) {
+            return Err(Fault::new(
+                "outcome",
+                "is missing in the header; name a column outcome, status or fault",
+            ));
+        }
+        &["key"]
     };
-    match needed.iter().find(|column| !columns.contains(column)) {
+    match needed.iter().find(|column| !has(column)) {
         Some(column) => Err(Fault::new(column, "is missing in the header, which must name every column")),
         None => Ok(columns),
     }
@@ -205,6 +226,9 @@ fn read_fields<'a>(columns: &[&'static str], cells: &'a Cells) -> Result<(Fields
                 check_key(name, raw)?;
                 fields.key = Some(Cow::Borrowed(raw));
             }
+            "at" => fields.at = Some(time(name, &FileValue::Text(cell.into()))?),
+            "status" => fields.status = Some(status(name, &number(cell))?),
+            "fault" => fields.fault = Some(fault(name, &FileValue::Text(cell.into()))?),
             "outcome" => fields.outcome = Some(outcome(name, &FileValue::Text(cell.into()))?),
             "latency_ms" => fields.latency_ms = Some(millis(name, &number(cell))?),
             "retry_after_ms" => fields.retry_after_ms = Some(millis(name, &number(cell))?),

@@ -1,10 +1,13 @@
 //! The fields of a line, in any format: which values are accepted, and which fields are required.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use breakerbox_core::{FileValue, MAX_KEY_LENGTH, OutcomeKind, Sample, nearest};
 
+use super::results::ResultTable;
 use super::{Call, InputError, Line, MAX_MILLIS, ReadError, Tick};
+use crate::clock::{self, TimeError, Times};
 
 /// An error in a line: the field, and what is wrong with it.
 #[derive(Debug)]
@@ -35,7 +38,11 @@ impl Fault {
 }
 
 /// The fields of a call, in JSON and as CSV columns.
-pub(super) const CALL_FIELDS: [&str; 5] = ["at_ms", "key", "outcome", "latency_ms", "retry_after_ms"];
+pub(super) const CALL_FIELDS: [&str; 8] =
+    ["at_ms", "at", "key", "outcome", "status", "fault", "latency_ms", "retry_after_ms"];
+
+/// The fields with the result of a call, of which a call has one.
+pub(super) const RESULT_FIELDS: [&str; 3] = ["outcome", "status", "fault"];
 
 /// The fields of a key's sample, in JSON and as CSV columns.
 pub(super) const SAMPLE_FIELDS: [&str; 3] = ["successes", "failures", "latency_sum_ms"];
@@ -44,8 +51,12 @@ pub(super) const SAMPLE_FIELDS: [&str; 3] = ["successes", "failures", "latency_s
 #[derive(Default)]
 pub(super) struct Fields<'a> {
     pub(super) at_ms: Option<u64>,
+    /// The time in `at`, in milliseconds since 1970.
+    pub(super) at: Option<u64>,
     pub(super) key: Option<Cow<'a, str>>,
     pub(super) outcome: Option<OutcomeKind>,
+    pub(super) status: Option<u16>,
+    pub(super) fault: Option<String>,
     pub(super) latency_ms: Option<u64>,
     pub(super) retry_after_ms: Option<u64>,
     pub(super) samples: Option<Vec<(String, Sample)>>,
@@ -53,12 +64,14 @@ pub(super) struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     /// Returns the line, if all required fields are present.
-    pub(super) fn finish(self) -> Result<Line<'a>, Fault> {
-        let at_ms = self.at_ms.ok_or_else(|| missing("at_ms"))?;
+    pub(super) fn finish(mut self, table: &dyn ResultTable) -> Result<Line<'a>, Fault> {
+        let (at_ms, times) = self.time()?;
         if let Some(samples) = self.samples {
             let call_field = [
                 ("key", self.key.is_some()),
                 ("outcome", self.outcome.is_some()),
+                ("status", self.status.is_some()),
+                ("fault", self.fault.is_some()),
                 ("latency_ms", self.latency_ms.is_some()),
                 ("retry_after_ms", self.retry_after_ms.is_some()),
             ];
@@ -66,16 +79,47 @@ impl<'a> Fields<'a> {
                 Some((field, _)) => {
                     Err(Fault::new(field, "can't be combined with samples; a line is a call or a sample"))
                 }
-                None => Ok(Line::Tick(Tick { at_ms, samples })),
+                None => Ok(Line::Tick(Tick { at_ms, times, samples })),
             };
         }
-        Ok(Line::Call(Call {
-            at_ms,
-            key: self.key.ok_or_else(|| missing("key"))?,
-            outcome: self.outcome.ok_or_else(|| missing("outcome"))?,
-            latency_ms: self.latency_ms.unwrap_or(0),
-            retry_after_ms: self.retry_after_ms,
-        }))
+        let key = self.key.take().ok_or_else(|| missing("key"))?;
+        let (outcome, probe_outcome, retry_after_ms) = self.result(table)?;
+        let latency_ms = self.latency_ms.unwrap_or(0);
+        Ok(Line::Call(Call { at_ms, times, key, outcome, probe_outcome, latency_ms, retry_after_ms }))
+    }
+
+    /// Returns the time in milliseconds, and how the line states it.
+    pub(super) fn time(&self) -> Result<(u64, Times), Fault> {
+        match (self.at_ms, self.at) {
+            (Some(at_ms), None) => Ok((at_ms, Times::Elapsed)),
+            (None, Some(at_ms)) => Ok((at_ms, Times::Clock)),
+            (None, None) => Err(Fault::new("at_ms", "is missing; a line has at_ms or at")),
+            (Some(_), Some(_)) => Err(both("at", "at_ms")),
+        }
+    }
+
+    /// Returns the outcome of the call, its outcome if the call is a probe, and the delay that the destination asked
+    /// for.
+    fn result(&self, table: &dyn ResultTable) -> Result<(OutcomeKind, OutcomeKind, Option<u64>), Fault> {
+        let counted = match (self.outcome, self.status, &self.fault) {
+            (Some(outcome), None, None) => return Ok((outcome, outcome, self.retry_after_ms)),
+            (None, Some(status), None) => {
+                table.status(status, self.retry_after_ms.map(Duration::from_millis))
+            }
+            (None, None, Some(_)) if self.retry_after_ms.is_some() => {
+                return Err(both("retry_after_ms", "fault"));
+            }
+            (None, None, Some(name)) => table.fault(name).ok_or_else(|| unknown_fault(name, table))?,
+            (None, None, None) => {
+                return Err(Fault::new("outcome", "is missing; a call has an outcome, a status or a fault"));
+            }
+            (Some(_), Some(_), _) => return Err(both("status", "outcome")),
+            (Some(_), None, Some(_)) => return Err(both("fault", "outcome")),
+            (None, Some(_), Some(_)) => return Err(both("fault", "status")),
+        };
+        let retry_after_ms =
+            counted.retry_after.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(MAX_MILLIS));
+        Ok((counted.outcome, counted.probe_outcome, retry_after_ms))
     }
 }
 
@@ -92,7 +136,7 @@ impl SampleFields {
         Ok(Sample {
             successes: self.successes.ok_or_else(|| missing("successes"))?,
             failures: self.failures.ok_or_else(|| missing("failures"))?,
-            latency_sum: self.latency_sum_ms.map(std::time::Duration::from_millis),
+            latency_sum: self.latency_sum_ms.map(Duration::from_millis),
             // Files contain only the totals of each tick.
             ..Sample::default()
         })
@@ -101,6 +145,61 @@ impl SampleFields {
 
 pub(super) fn missing(field: &str) -> Fault {
     Fault::new(field, "is missing")
+}
+
+pub(super) fn both(field: &str, other: &str) -> Fault {
+    Fault::new(field, format!("can't be combined with {other}; keep one"))
+}
+
+/// Parses an RFC 3339 time to milliseconds since 1970.
+pub(super) fn time(field: &str, found: &FileValue) -> Result<u64, Fault> {
+    let hint = match found {
+        FileValue::Text(text) => match clock::parse(text) {
+            Ok(at_ms) => return Ok(at_ms),
+            Err(TimeError::NotATime) => "",
+            Err(TimeError::NoOffset) => "; append the offset from UTC, such as Z",
+            Err(TimeError::TooEarly) => {
+                return Err(Fault::new(field, format!("must be in 1970 or later, but is {text}")));
+            }
+        },
+        FileValue::Integer(_) | FileValue::Float(_) => "; for milliseconds, use at_ms",
+        _ => "",
+    };
+    let expected = "must be an RFC 3339 time such as \"2026-01-31T12:00:00Z\"";
+    Err(Fault::new(field, format!("{expected}, but is {found}{hint}")))
+}
+
+/// Parses an HTTP status.
+pub(super) fn status(field: &str, found: &FileValue) -> Result<u16, Fault> {
+    let expected = "must be an HTTP status, 100 to 999";
+    let hint = match found {
+        FileValue::Integer(number) => match u16::try_from(*number) {
+            Ok(status @ 100..=999) => return Ok(status),
+            Ok(0) => "; for a call without a response, use fault",
+            _ => "",
+        },
+        FileValue::Null => "; omit it for a call without a response, and use fault",
+        _ => "",
+    };
+    Err(Fault::new(field, format!("{expected}, but is {found}{hint}")))
+}
+
+/// Parses the name of a fault. [`Fields::finish`] checks whether there is a fault of this name.
+pub(super) fn fault(field: &str, found: &FileValue) -> Result<String, Fault> {
+    match found {
+        FileValue::Text(name) => Ok(name.clone()),
+        other => {
+            Err(Fault::new(field, format!("must be the name of a fault such as \"timeout\", but is {other}")))
+        }
+    }
+}
+
+fn unknown_fault(name: &str, table: &dyn ResultTable) -> Fault {
+    let names = table.fault_names();
+    let hint = nearest(name, names.iter().copied())
+        .map(|near| format!("; did you mean {near}?"))
+        .unwrap_or_default();
+    Fault::new("fault", format!("must be one of {}, but is {name:?}{hint}", names.join(", ")))
 }
 
 pub(super) fn millis(field: &str, found: &FileValue) -> Result<u64, Fault> {
@@ -117,7 +216,12 @@ fn whole(field: &str, found: &FileValue, expected: &str) -> Result<u64, Fault> {
         // Many programs write whole numbers as 12.0.
         #[allow(clippy::cast_possible_truncation)] // Whole, and in range or refused below.
         FileValue::Float(number) if number.fract() == 0.0 => *number as i128,
-        _ => return Err(Fault::new(field, format!("must be {expected}, but is {found}"))),
+        _ => {
+            let is_time =
+                matches!(found, FileValue::Text(text) if field == "at_ms" && clock::parse(text).is_ok());
+            let hint = if is_time { "; for RFC 3339 times, use at" } else { "" };
+            return Err(Fault::new(field, format!("must be {expected}, but is {found}{hint}")));
+        }
     };
     let hint = if field == "at_ms" { "; check that it is in milliseconds" } else { "" };
     match u64::try_from(number) {

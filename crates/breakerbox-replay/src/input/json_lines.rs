@@ -9,19 +9,21 @@ use breakerbox_core::{FileValue, Sample};
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
 
 use super::fields::{
-    CALL_FIELDS, Fault, Fields, SAMPLE_FIELDS, SampleFields, check_key, count, millis, outcome, twice,
-    unknown,
+    CALL_FIELDS, Fault, Fields, SAMPLE_FIELDS, SampleFields, check_key, count, fault, millis, outcome,
+    status, time, twice, unknown,
 };
 use super::lines::Lines;
+use super::results::ResultTable;
 use super::{Input, Line, ReadError};
 
 pub(super) struct JsonLines<'r> {
     lines: Lines<'r>,
+    table: &'r dyn ResultTable,
 }
 
 impl<'r> JsonLines<'r> {
-    pub(super) const fn new(input: Input<'r>, lines_before: u64) -> Self {
-        Self { lines: Lines::new(input, lines_before) }
+    pub(super) const fn new(input: Input<'r>, lines_before: u64, table: &'r dyn ResultTable) -> Self {
+        Self { lines: Lines::new(input, lines_before), table }
     }
 
     /// Returns the next line that is not blank.
@@ -30,19 +32,17 @@ impl<'r> JsonLines<'r> {
             return Ok(None);
         }
         let number = self.lines.number();
-        let line = self.lines.text().and_then(parse);
+        let line = self.lines.text().and_then(parse).and_then(|fields| fields.finish(self.table));
         line.map(|line| Some((number, line))).map_err(|fault| fault.at_line(number))
     }
 }
 
-fn parse(text: &str) -> Result<Line<'_>, Fault> {
+fn parse(text: &str) -> Result<Fields<'_>, Fault> {
     let faults = Faults::default();
     let mut json = serde_json::Deserializer::from_str(text);
-    let fields = json
-        .deserialize_map(LineVisitor(&faults))
+    json.deserialize_map(LineVisitor(&faults))
         .and_then(|fields| json.end().map(|()| fields))
-        .map_err(|error| faults.explain(&error))?;
-    fields.finish()
+        .map_err(|error| faults.explain(&error))
 }
 
 /// Collects the errors that the visitors find, because serde's own errors contain only text.
@@ -97,6 +97,9 @@ impl<'de> Visitor<'de> for LineVisitor<'_> {
             let refuse = |fault| faults.put(fault);
             match field {
                 Some("at_ms") => take(map, &name, &mut fields.at_ms, millis, refuse)?,
+                Some("at") => take(map, &name, &mut fields.at, time, refuse)?,
+                Some("status") => take(map, &name, &mut fields.status, status, refuse)?,
+                Some("fault") => take(map, &name, &mut fields.fault, fault, refuse)?,
                 Some("outcome") => take(map, &name, &mut fields.outcome, outcome, refuse)?,
                 Some("latency_ms") => take(map, &name, &mut fields.latency_ms, millis, refuse)?,
                 Some("retry_after_ms") => take(map, &name, &mut fields.retry_after_ms, millis, refuse)?,

@@ -1,13 +1,14 @@
 //! The input of a replay: parses lines of traffic, in JSON or CSV, and reports exactly what is wrong with an invalid
 //! line.
 //!
-//! A file contains calls or samples, never both, and its times never decrease. Lines are read one at a time, so the
+//! A file contains calls or samples, never both. Its times are all elapsed or all clock times, and never decrease. Lines are read one at a time, so the
 //! memory needed depends only on the longest line, whose length is limited.
 
 mod csv_rows;
 mod fields;
 mod json_lines;
 mod lines;
+mod results;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,6 +17,9 @@ use std::io::{self, BufRead};
 use breakerbox_core::{OutcomeKind, Sample};
 
 use fields::Fault;
+pub use results::{Counted, ResultTable};
+
+use crate::clock::{Times, Utc};
 
 /// The maximum length of a line, in bytes. A tick with a million keys is shorter.
 pub const MAX_LINE_LENGTH: u64 = 128 * 1024 * 1024;
@@ -44,12 +48,16 @@ pub enum Line<'a> {
 /// One call in the recorded traffic.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Call<'a> {
-    /// The start of the call, in milliseconds since an arbitrary origin, which is the same for all lines.
+    /// The start of the call, in milliseconds since an origin that is the same for all lines.
     pub at_ms: u64,
+    /// How the line states its time, and so which origin it has.
+    pub times: Times,
     /// The circuit's key.
     pub key: Cow<'a, str>,
-    /// The call's outcome.
+    /// The call's outcome, if it is not a probe.
     pub outcome: OutcomeKind,
+    /// The call's outcome, if it is a probe. It differs only for some statuses.
+    pub probe_outcome: OutcomeKind,
     /// The call's latency, in milliseconds.
     pub latency_ms: u64,
     /// The delay that the destination asked for, in milliseconds. `None` if it did not ask for one.
@@ -59,8 +67,10 @@ pub struct Call<'a> {
 /// The samples of all keys at one time.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Tick {
-    /// The time of the tick, in milliseconds since an arbitrary origin, which is the same for all lines.
+    /// The time of the tick, in milliseconds since an origin that is the same for all lines.
     pub at_ms: u64,
+    /// How the line states its time, and so which origin it has.
+    pub times: Times,
     /// The keys, each with its sample.
     pub samples: Vec<(String, Sample)>,
 }
@@ -114,15 +124,23 @@ enum Rows<'r> {
 
 impl<'r> Reader<'r> {
     /// Creates a reader for this format. If `format` is `None`, the first character determines the format: JSON
-    /// begins with `{`.
+    /// begins with `{`. The table maps statuses and faults to outcomes.
     ///
     /// # Errors
     /// Returns an error if the input can't be read or the CSV header is invalid.
-    pub fn new(input: impl BufRead + 'r, format: Option<Format>) -> Result<Self, ReadError> {
-        Self::of(Box::new(input), format)
+    pub fn new(
+        input: impl BufRead + 'r,
+        format: Option<Format>,
+        table: &'r dyn ResultTable,
+    ) -> Result<Self, ReadError> {
+        Self::of(Box::new(input), format, table)
     }
 
-    fn of(mut input: Input<'r>, format: Option<Format>) -> Result<Self, ReadError> {
+    fn of(
+        mut input: Input<'r>,
+        format: Option<Format>,
+        table: &'r dyn ResultTable,
+    ) -> Result<Self, ReadError> {
         skip_byte_order_mark(&mut input)?;
         refuse_compressed(&mut input)?;
         let lines_before = skip_blank_lines(&mut input)?;
@@ -131,8 +149,8 @@ impl<'r> Reader<'r> {
             None => guess_format(&mut input)?,
         };
         let rows = match format {
-            Format::JsonLines => Rows::Json(json_lines::JsonLines::new(input, lines_before)),
-            Format::Csv => Rows::Csv(Box::new(csv_rows::CsvRows::new(input, lines_before)?)),
+            Format::JsonLines => Rows::Json(json_lines::JsonLines::new(input, lines_before, table)),
+            Format::Csv => Rows::Csv(Box::new(csv_rows::CsvRows::new(input, lines_before, table)?)),
         };
         Ok(Self { rows, order: Order::default(), line: 0 })
     }
@@ -140,8 +158,8 @@ impl<'r> Reader<'r> {
     /// Returns the next line that is not blank, or `None` at the end of the input.
     ///
     /// # Errors
-    /// Returns an error if the line is invalid, mixes calls with samples, or has an earlier time than the previous
-    /// line.
+    /// Returns an error if the line is invalid, mixes calls with samples or elapsed with clock times, or has an earlier
+    /// time than the previous line.
     pub fn next_line(&mut self) -> Result<Option<Line<'_>>, ReadError> {
         let read = match &mut self.rows {
             Rows::Json(rows) => rows.next_line()?,
@@ -203,10 +221,11 @@ fn guess_format(input: &mut Input<'_>) -> io::Result<Format> {
     })
 }
 
-/// Checks the rules across lines: a file contains one kind of line, and times never decrease.
+/// Checks the rules across lines: a file contains one kind of line and of times, and times never decrease.
 #[derive(Default)]
 struct Order {
     kind: Option<Kind>,
+    times: Option<Times>,
     latest_ms: u64,
 }
 
@@ -218,9 +237,9 @@ enum Kind {
 
 impl Order {
     fn check(&mut self, line: &Line<'_>) -> Result<(), Fault> {
-        let (kind, at_ms) = match line {
-            Line::Call(call) => (Kind::Calls, call.at_ms),
-            Line::Tick(tick) => (Kind::Samples, tick.at_ms),
+        let (kind, at_ms, times) = match line {
+            Line::Call(call) => (Kind::Calls, call.at_ms, call.times),
+            Line::Tick(tick) => (Kind::Samples, tick.at_ms, tick.times),
         };
         let other_kind = |began, put| {
             format!(
@@ -234,12 +253,20 @@ impl Order {
             (Kind::Samples, Kind::Calls) => return Err(Fault::new("key", other_kind("samples", "calls"))),
             _ => {}
         }
+        let field = times.field();
+        let first = *self.times.get_or_insert(times);
+        if times != first {
+            let first = first.field();
+            let reason =
+                format!("this file began with {first}, and a file must use one; use {first} on every line");
+            return Err(Fault::new(field, reason));
+        }
         if at_ms < self.latest_ms {
-            let reason = format!(
-                "must not decrease, but is {at_ms} after {}; sort the traffic by at_ms",
-                self.latest_ms
-            );
-            return Err(Fault::new("at_ms", reason));
+            let shown = |ms: u64| times.utc(ms).map_or_else(|| ms.to_string(), |time: Utc| time.to_string());
+            let (now, before) = (shown(at_ms), shown(self.latest_ms));
+            let reason =
+                format!("must not decrease, but is {now} after {before}; sort the traffic by {field}");
+            return Err(Fault::new(field, reason));
         }
         self.latest_ms = at_ms;
         Ok(())
