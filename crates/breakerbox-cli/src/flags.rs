@@ -45,7 +45,8 @@ fn value_name(expects: &str) -> &'static str {
 fn all() -> Vec<Flag> {
     let settings = SETTINGS.iter().filter_map(|setting| {
         let table = setting.key.split_once('.').map_or("settings", |(table, _)| table);
-        let help = format!("{} [default: {}]", setting.what.trim_end_matches('.'), setting.default_value());
+        let what = setting.what.trim_end_matches('.');
+        let help = format!("{what}. Accepts {} [default: {}]", setting.expects(), setting.default_value());
         Some(Flag {
             name: setting.flag()?,
             help,

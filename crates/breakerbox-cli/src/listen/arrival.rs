@@ -16,6 +16,8 @@ use crate::failure::printable;
 
 /// The maximum length of a body that is printed without `--full`, in characters.
 const SHOWN: usize = 2_000;
+/// The header with the event type.
+const EVENT_TYPE: &str = "webhook-event-type";
 /// The maximum number of `webhook-id`s to remember for detecting repeated requests.
 const REMEMBERED: usize = 100_000;
 
@@ -57,6 +59,12 @@ impl Arrival {
         printable(id.unwrap_or("-").chars())
     }
 
+    /// Returns the event type, which the gateway sends in a header. `None` for other requests.
+    fn kind(&self) -> Option<String> {
+        let kind = self.parts.headers.get(EVENT_TYPE)?.to_str().ok()?;
+        Some(printable(kind.chars().take(128)))
+    }
+
     /// Returns the result of the verification as one word.
     fn signature(&self) -> &'static str {
         match self.verdict {
@@ -79,6 +87,7 @@ impl Arrival {
             "method": self.parts.method.as_str(),
             "path": self.parts.uri.path_and_query().map_or("/", |path| path.as_str()),
             "id": self.parts.headers.get(&WEBHOOK_ID).and_then(|id| id.to_str().ok()),
+            "type": self.kind(),
             "signature": self.signature(),
             "repeated": self.again,
             "response_status": self.answered,
@@ -110,8 +119,9 @@ impl Arrival {
         let answered = painted(&self.answered.to_string(), if self.answered < 300 { "32" } else { "31" });
         let path = self.parts.uri.path_and_query().map_or("/", |path| path.as_str());
         let again = if self.again { ", repeated" } else { "" };
+        let kind = self.kind().map(|kind| format!("{kind}  ")).unwrap_or_default();
         let mut text = format!(
-            "{}  {} {}  {}{again}  {} bytes  {signature}  response {answered}\n",
+            "{}  response {answered}  {kind}{} {}  {}{again}  {} bytes  {signature}\n",
             clock(self.at),
             self.parts.method,
             printable(path.chars().take(200)),

@@ -75,7 +75,7 @@ pub(super) struct Arguments {
     status: u16,
 
     /// Delay before each response
-    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = breakerbox_core::parse_duration)]
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = crate::times::duration)]
     delay: Duration,
 
     /// Fail the first N requests
@@ -91,7 +91,7 @@ pub(super) struct Arguments {
     fail_status: u16,
 
     /// Retry-After header of failures
-    #[arg(long, value_name = "DURATION", value_parser = breakerbox_core::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = crate::times::duration)]
     retry_after: Option<Duration>,
 
     /// Print bodies in full

@@ -28,6 +28,7 @@ const OTHERS: &[(&str, &str, &str)] = &[
     ("listen", "\"[::1]:9090\"", "[::1]:9090"),
     ("data", "\"/var/lib/breakerbox\"", "/var/lib/breakerbox"),
     ("grace", "\"1m\"", "1m"),
+    ("dev", "true", "true"),
     ("delivery.timeout", "\"250ms\"", "250ms"),
     ("delivery.slots", "1_024", "1024"),
     ("delivery.max_in_flight", "0x10", "16"),
@@ -198,7 +199,7 @@ fn what_is_wrong_in_a_file_is_said_with_its_line_and_what_would_be_right() {
         ),
         (
             "grace = '30'",
-            "breakerbox.toml: line 1: grace: \"30\" needs a unit after each number: ms, s, m, h or d, such as \"30s\"",
+            "breakerbox.toml: line 1: grace: \"30\" needs a unit: write 30s for seconds; the units are ms, s, m, h and d",
         ),
         ("grace = '2h'", "breakerbox.toml: line 1: grace: must be 0s to 1h, but is 2h"),
         ("[delivery]\nslots = 0", "breakerbox.toml: line 2: delivery.slots: must be 1 to 100000, but is 0"),

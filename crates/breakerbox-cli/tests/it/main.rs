@@ -20,4 +20,5 @@ mod replay;
 mod replay_errors;
 mod replay_output;
 mod signals;
+mod tables;
 mod try_it_out;

@@ -1,6 +1,7 @@
 //! Durations in policy files: `"30s"`, `"5m"`, `"250ms"`, `"1h30m"`.
 
-use alloc::string::String;
+use alloc::format;
+use alloc::string::{String, ToString};
 use core::fmt::Write;
 use core::time::Duration;
 
@@ -33,6 +34,29 @@ pub enum DurationError {
     /// The duration is longer than [`MAX_DURATION`].
     #[error("is too long; the longest is 36500d")]
     TooLong,
+}
+
+impl DurationError {
+    /// Describes the error in this string. For a number without a unit, states what to write instead.
+    ///
+    /// ```
+    /// use breakerbox_core::{DurationError, parse_duration};
+    ///
+    /// let error = parse_duration("5").unwrap_err();
+    /// assert!(error.explain("5").starts_with("needs a unit: write 5s"));
+    /// ```
+    #[must_use]
+    pub fn explain(self, text: &str) -> String {
+        // A longer number is not a typo, and should not be repeated.
+        const LONGEST: usize = 12;
+        let is_number = text.len() <= LONGEST && text.bytes().all(|byte| byte.is_ascii_digit());
+        match self {
+            Self::NoUnit if is_number => {
+                format!("needs a unit: write {text}s for seconds; the units are ms, s, m, h and d")
+            }
+            other => other.to_string(),
+        }
+    }
 }
 
 /// Parses a duration: one or more of `<whole number><unit>`, longest unit first, with the units `d`, `h`, `m`, `s`
