@@ -122,7 +122,7 @@ pub(super) fn short(span: Duration) -> String {
 /// Formats a duration like [`short`], but with tenths of a second below 10 s: `1.4s`.
 pub(super) fn tenths(span: Duration) -> String {
     match span.as_millis() {
-        1_000..10_000 => format!("{}.{}s", span.as_secs(), span.subsec_millis() / 100),
+        100..10_000 => format!("{}.{}s", span.as_secs(), span.subsec_millis() / 100),
         _ => short(span),
     }
 }
@@ -202,6 +202,7 @@ mod tests {
         }
         assert_eq!(short(Duration::from_millis(250)), "250ms");
         assert_eq!(tenths(Duration::from_millis(1_450)), "1.4s");
+        assert_eq!(tenths(Duration::from_millis(928)), "0.9s");
         assert_eq!(tenths(Duration::from_secs(12)), "12s");
         assert_eq!(clock("2026-11-18T09:15:02.25Z".parse().unwrap()), "09:15:02");
     }

@@ -24,7 +24,7 @@ const SHORTEST: Duration = Duration::from_millis(200);
 /// How far before the newest known change to ask again, because a gateway writes its history in batches.
 const OVERLAP: Duration = Duration::from_secs(10);
 /// The width of an event type or a circuit's key in a line.
-const NAME: usize = 30;
+const NAME: usize = 29;
 /// The width of the cause of a circuit's change in a line.
 const DETAILS: usize = 35;
 

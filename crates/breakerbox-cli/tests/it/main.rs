@@ -16,6 +16,7 @@ mod https;
 mod listen;
 mod program;
 mod python;
+mod quick_start;
 mod replay;
 mod replay_errors;
 mod replay_output;
