@@ -149,7 +149,11 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
         Action::Delete { id } => Ask::delete(&["endpoints", &named(id)?]),
     };
     let answer = gateway.request(ask)?;
-    if output.json { output.show(&answer)? } else { output.show(&with_origins(answer.clone()))? }
+    if output.json {
+        output.show(&answer)?
+    } else {
+        output.show(&with_origins(answer.clone()))?
+    }
     if matches!(arguments.action, Action::Create { .. })
         && let Some(secret) = answer.get("secret").and_then(Value::as_str)
     {

@@ -106,7 +106,8 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
 /// Prints an event: its fields, and then its payload as it was submitted.
 fn show(gateway: &Gateway, body: &[u8], only_payload: bool, output: Output) -> Result<(), Failure> {
     let mut event = gateway.parsed(body)?;
-    let found: Payload<'_> = serde_json::from_slice(body).map_err(|_| gateway.odd("the response is not an event"))?;
+    let found: Payload<'_> =
+        serde_json::from_slice(body).map_err(|_| gateway.odd("the response is not an event"))?;
     let payload = found.bytes()?;
     if only_payload {
         return print_bytes(&payload);
@@ -120,7 +121,8 @@ fn show(gateway: &Gateway, body: &[u8], only_payload: bool, output: Output) -> R
     output.show(&event)?;
     match std::str::from_utf8(&payload) {
         Ok(text) => {
-            let lines: String = text.lines().map(|line| format!("    {}\n", printable(line.chars()))).collect();
+            let lines: String =
+                text.lines().map(|line| format!("    {}\n", printable(line.chars()))).collect();
             print(&format!("payload:\n{lines}"))
         }
         Err(_) => {

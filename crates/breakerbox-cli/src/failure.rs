@@ -53,7 +53,13 @@ impl Failure {
             Self::Input(_) | Self::Inputs(_) => 2,
             Self::Unreachable(_) => 3,
             // As if the gateway had responded with 404 or with 400.
-            Self::Name { code, .. } => if *code == "not_found" { 4 } else { 2 },
+            Self::Name { code, .. } => {
+                if *code == "not_found" {
+                    4
+                } else {
+                    2
+                }
+            }
             Self::Refused(refusal) => match refusal.status {
                 400 | 413 | 415 | 422 => 2,
                 500.. => 1,

@@ -89,7 +89,8 @@ pub(super) fn resolve(gateway: &Gateway, kind: Kind, name: &str) -> Result<Strin
     let mut ask = Ask::get(&[path]);
     // The API finds a reference itself, however many reminders there are.
     if kind == Kind::Reminder {
-        let (found, _) = gateway.pages(&ask.clone().query("reference", Some(name)), Limit { most: CANDIDATES })?;
+        let (found, _) =
+            gateway.pages(&ask.clone().query("reference", Some(name)), Limit { most: CANDIDATES })?;
         if !found.is_empty() {
             return one(kind.words().1, name, &candidates(&found), &[], false);
         }
@@ -148,11 +149,14 @@ fn full_id(kind: Kind, name: &str) -> Result<Option<String>, Failure> {
     if digits.parse::<Id>().is_ok() {
         return Ok(Some(format!("{prefix}{digits}")));
     }
-    let other = Kind::ALL.into_iter().map(Kind::words).find(|(other, ..)| *other != prefix && name.starts_with(other));
+    let other = Kind::ALL
+        .into_iter()
+        .map(Kind::words)
+        .find(|(other, ..)| *other != prefix && name.starts_with(other));
     match other {
-        Some((_, other, _)) => {
-            Err(Failure::Input(format!("{name} is the ID of another kind of resource ({other}); IDs of this kind ({what}) begin with {prefix}")))
-        }
+        Some((_, other, _)) => Err(Failure::Input(format!(
+            "{name} is the ID of another kind of resource ({other}); IDs of this kind ({what}) begin with {prefix}"
+        ))),
         None => Ok(None),
     }
 }
@@ -184,7 +188,8 @@ fn is_same(text: &str, name: &str) -> bool {
 fn candidate(item: &Value, best: &str) -> Option<Candidate> {
     let id = item.get("id")?.as_str()?.to_owned();
     let fields = [best, "/reference", "/url", "/name", "/type", "/state"];
-    let said = fields.iter().find_map(|pointer| item.pointer(pointer)?.as_str().filter(|text| !text.is_empty()));
+    let said =
+        fields.iter().find_map(|pointer| item.pointer(pointer)?.as_str().filter(|text| !text.is_empty()));
     let tenant = item.get("tenant").and_then(Value::as_str).map(|tenant| format!(" ({tenant})"));
     let said = cut(said.unwrap_or_default(), DESCRIBED);
     // A circuit's id is its key in another form.
@@ -228,7 +233,12 @@ fn one(
         }
         several => {
             let detail = format!("{name:?} means {} of them; write more of the {what}'s ID", several.len());
-            Err(Failure::Name { code: "ambiguous", detail, next: Some("it can be:"), candidates: list(several) })
+            Err(Failure::Name {
+                code: "ambiguous",
+                detail,
+                next: Some("it can be:"),
+                candidates: list(several),
+            })
         }
     }
 }
@@ -266,7 +276,8 @@ mod tests {
 
     #[test]
     fn resources_have_several_names() {
-        let endpoint = json!({"id": "ep_01h5k2m8w4c7e", "url": "https://a.example/", "description": "Billing"});
+        let endpoint =
+            json!({"id": "ep_01h5k2m8w4c7e", "url": "https://a.example/", "description": "Billing"});
         for (name, expected) in [
             ("2m8w4c7e", true),
             ("ep_2m8w4c7e", true),
@@ -282,7 +293,8 @@ mod tests {
         ] {
             assert_eq!(is_named(Kind::Endpoint, &endpoint, name), expected, "{name}");
         }
-        let circuit = json!({"id": "cir_YQ", "key": "acme https://a.example/in", "fingerprint": "3f2a9c1b8d02"});
+        let circuit =
+            json!({"id": "cir_YQ", "key": "acme https://a.example/in", "fingerprint": "3f2a9c1b8d02"});
         for (name, expected) in [
             ("3f2a9c1b", true),
             ("#3f2a9c1b8d02", true),
@@ -306,7 +318,8 @@ mod tests {
             panic!("two")
         };
         assert_eq!((code, candidates.len()), ("ambiguous", 2), "{detail}");
-        let Err(Failure::Name { code, detail, candidates, .. }) = one("endpoint", "x", &[], &[a, b], true) else {
+        let Err(Failure::Name { code, detail, candidates, .. }) = one("endpoint", "x", &[], &[a, b], true)
+        else {
             panic!("none")
         };
         assert_eq!((code, candidates.len()), ("not_found", 2));

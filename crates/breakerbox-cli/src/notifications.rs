@@ -24,10 +24,7 @@ const TESTED: &[Column] = &[
     Column::text("TO", &["/to"], 20),
 ];
 
-const SECRETS: &[Column] = &[
-    Column::id("TARGET", &["/target"]),
-    Column::text("SECRET", &["/secret"], 94),
-];
+const SECRETS: &[Column] = &[Column::id("TARGET", &["/target"]), Column::text("SECRET", &["/secret"], 94)];
 
 /// List notifications, test a tenant's targets, and show their signing secrets.
 #[derive(Args)]

@@ -231,7 +231,8 @@ Create more keys with `breakerbox keys create`. API reference: {url}/docs
 fn trial_steps(url: &str, key: &str) -> String {
     let program = program();
     // The commands know the default address.
-    let address = if url == DEFAULT_URL { String::new() } else { format!("    export BREAKERBOX_URL={url}\n") };
+    let address =
+        if url == DEFAULT_URL { String::new() } else { format!("    export BREAKERBOX_URL={url}\n") };
     format!(
         "
 In a second terminal, start a receiver that fails until you press Enter:

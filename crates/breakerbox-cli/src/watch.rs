@@ -96,9 +96,10 @@ fn poll(
                     for item in news(items) {
                         let text = match (output.json, output.quiet) {
                             (true, _) => item.to_string(),
-                            (_, true) => item.get("id").or_else(|| item.get("circuit")).map_or_else(String::new, |id| {
-                                id.as_str().unwrap_or_default().to_owned()
-                            }),
+                            (_, true) => item
+                                .get("id")
+                                .or_else(|| item.get("circuit"))
+                                .map_or_else(String::new, |id| id.as_str().unwrap_or_default().to_owned()),
                             _ => line(&item, colour, now),
                         };
                         print(&format!("{text}\n"))?;
@@ -155,7 +156,10 @@ impl Deliveries {
 
 /// Returns the part of a delivery whose change is printed. What it waits for changes often, and for many at once.
 fn what_changes(item: &Value) -> Value {
-    ["state", "reason", "attempts", "last_status", "last_error"].iter().map(|name| item[*name].clone()).collect()
+    ["state", "reason", "attempts", "last_status", "last_error"]
+        .iter()
+        .map(|name| item[*name].clone())
+        .collect()
 }
 
 /// The changes that have been printed, as far back as they may be returned again.
@@ -252,7 +256,8 @@ fn change_line(item: &Value, colour: bool, now: Timestamp) -> String {
         cool_off.map(|span| format!("probe in {span}")),
         Some(text(item, "reason").to_owned()),
     ];
-    let details = details.into_iter().flatten().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ");
+    let details =
+        details.into_iter().flatten().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ");
     let details = cut(&printable(details.chars()), DETAILS);
     format!(
         "{}  {} -> {}  {details:<DETAILS$}  {}",
@@ -277,7 +282,8 @@ mod tests {
     #[test]
     fn a_delivery_is_printed_when_it_changes() {
         let mut seen = Deliveries::default();
-        let ids = |items: Vec<Value>| items.iter().map(|item| text(item, "id").to_owned()).collect::<Vec<_>>();
+        let ids =
+            |items: Vec<Value>| items.iter().map(|item| text(item, "id").to_owned()).collect::<Vec<_>>();
         let first = vec![delivery("b", "pending", false), delivery("a", "delivered", true)];
         assert_eq!(ids(seen.news(first.clone())), ["b"], "what was finished before is not news");
         assert_eq!(ids(seen.news(first)), [""; 0]);

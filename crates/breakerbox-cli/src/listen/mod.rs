@@ -42,9 +42,9 @@ const RECOVER: &str = "/-/recover";
 
 /// Receive webhooks, verify their signatures, and print them.
 ///
-/// This receiver is for testing only. By default, the gateway does not send to loopback addresses; allow them with --allow:
+/// This receiver is for testing only. By default, the gateway does not send to loopback addresses; allow them with --dev:
 ///
-///   breakerbox serve --allow 127.0.0.0/8
+///   breakerbox serve --dev
 ///   breakerbox listen --secret whsec_...
 ///   breakerbox endpoints create http://127.0.0.1:8081/
 ///

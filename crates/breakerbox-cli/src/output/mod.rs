@@ -35,7 +35,13 @@ pub(super) struct Output {
 impl Output {
     /// Prints a list of items. In quiet mode, prints the value at `id` for each. `more` states whether the gateway has
     /// more results.
-    pub(super) fn list(self, columns: &[Column], id: &str, items: &[Value], more: bool) -> Result<(), Failure> {
+    pub(super) fn list(
+        self,
+        columns: &[Column],
+        id: &str,
+        items: &[Value],
+        more: bool,
+    ) -> Result<(), Failure> {
         if self.json {
             return print(&format!("{}\n", pretty(&Value::from(items))));
         }
@@ -118,8 +124,11 @@ fn collect(path: &str, value: &Value, lines: &mut Vec<(String, String)>) {
     let inner = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
     match value {
         // A setting with the place that it comes from.
-        Value::Object(fields) if fields.len() == 2 && fields.contains_key("value") && fields.contains_key("origin") => {
-            lines.push((path.to_owned(), format!("{} ({})", flat(&fields["value"]), flat(&fields["origin"]))));
+        Value::Object(fields)
+            if fields.len() == 2 && fields.contains_key("value") && fields.contains_key("origin") =>
+        {
+            lines
+                .push((path.to_owned(), format!("{} ({})", flat(&fields["value"]), flat(&fields["origin"]))));
         }
         Value::Object(fields) if !fields.is_empty() => {
             fields.iter().for_each(|(name, value)| collect(&inner(&printable(name.chars())), value, lines));

@@ -52,11 +52,7 @@ pub(crate) struct Column {
 
 impl Column {
     /// A column of texts, which may be cut down to `least` characters.
-    pub(crate) const fn text(
-        title: &'static str,
-        pointers: &'static [&'static str],
-        least: usize,
-    ) -> Self {
+    pub(crate) const fn text(title: &'static str, pointers: &'static [&'static str], least: usize) -> Self {
         Self { title, pointers, kind: Kind::Text, least, is_optional: false, usual: "", is_extra: false }
     }
 
@@ -110,7 +106,9 @@ impl Column {
         let Some(value) = self.value(item) else { return "-".to_owned() };
         let moment = |value: &Value| value.as_str().and_then(|text| text.parse::<Timestamp>().ok());
         match self.kind {
-            Kind::Id if !wide => value.as_str().map_or_else(|| flat(value), |id| printable(short_id(id).chars())),
+            Kind::Id if !wide => {
+                value.as_str().map_or_else(|| flat(value), |id| printable(short_id(id).chars()))
+            }
             Kind::Hash if !wide => flat(value).chars().take(8).collect(),
             Kind::Class if !wide => flat(value).split(':').next().unwrap_or_default().to_owned(),
             Kind::Time if !wide => moment(value).map_or_else(|| flat(value), |at| relative(at, now)),
@@ -255,8 +253,11 @@ mod tests {
             Column::text("ON", &["/on"], 3),
             Column::text("NEVER", &["/never"], 5).optional(),
         ];
-        let expected =
-            ["ID           STATE  TYPES  ON", "a            open   x,y.*  yes", "漢\\u{1b}[2J  -      -      no"];
+        let expected = [
+            "ID           STATE  TYPES  ON",
+            "a            open   x,y.*  yes",
+            "漢\\u{1b}[2J  -      -      no",
+        ];
         let plain = table(&columns, &items, false, false, now());
         assert_eq!(plain.lines().collect::<Vec<_>>(), expected);
         let coloured = table(&columns, &items, false, true, now());
@@ -284,16 +285,22 @@ mod tests {
         assert!(line.starts_with("2m8w4c7e  31s ago  2.2s      503   https://"), "{line}");
         assert!(line.ends_with("xx/in") && line.contains('…'), "{line}");
         let wide = table(&columns, std::slice::from_ref(&item), true, false, now());
-        for full in ["dlv_01h5k2m8w4c7e", "2026-11-18T09:59:29.000Z", "2026-11-18T09:59:31.250Z", &"x".repeat(200)] {
+        for full in
+            ["dlv_01h5k2m8w4c7e", "2026-11-18T09:59:29.000Z", "2026-11-18T09:59:31.250Z", &"x".repeat(200)]
+        {
             assert!(wide.contains(full), "{wide}");
         }
     }
 
     #[test]
     fn the_middle_of_a_long_text_is_cut_out() {
-        for (text, width, expected) in
-            [("abcdef", 6, "abcdef"), ("abcdef", 5, "ab…ef"), ("abcdef", 4, "ab…f"), ("abcdef", 1, "…"), ("漢漢漢漢", 5, "漢…漢")]
-        {
+        for (text, width, expected) in [
+            ("abcdef", 6, "abcdef"),
+            ("abcdef", 5, "ab…ef"),
+            ("abcdef", 4, "ab…f"),
+            ("abcdef", 1, "…"),
+            ("漢漢漢漢", 5, "漢…漢"),
+        ] {
             assert_eq!(cut(text, width), expected);
         }
     }

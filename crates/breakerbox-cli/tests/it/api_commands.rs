@@ -54,15 +54,39 @@ fn each_command_asks_what_it_says() {
             "PATCH /v1/endpoints/ep_01h5k2m8w4c7e",
             json!({"max_in_flight": 8}),
         ),
-        (&["endpoints", "enable", "ep_01h5k2m8w4c7e"], "POST /v1/endpoints/ep_01h5k2m8w4c7e/enable", Value::Null),
-        (&["endpoints", "disable", "ep_01h5k2m8w4c7e"], "POST /v1/endpoints/ep_01h5k2m8w4c7e/disable", Value::Null),
-        (&["endpoints", "secrets", "ep_01h5k2m8w4c7e"], "GET /v1/endpoints/ep_01h5k2m8w4c7e/secrets", Value::Null),
-        (&["endpoints", "rotate", "ep_01h5k2m8w4c7e"], "POST /v1/endpoints/ep_01h5k2m8w4c7e/secrets/rotate", Value::Null),
+        (
+            &["endpoints", "enable", "ep_01h5k2m8w4c7e"],
+            "POST /v1/endpoints/ep_01h5k2m8w4c7e/enable",
+            Value::Null,
+        ),
+        (
+            &["endpoints", "disable", "ep_01h5k2m8w4c7e"],
+            "POST /v1/endpoints/ep_01h5k2m8w4c7e/disable",
+            Value::Null,
+        ),
+        (
+            &["endpoints", "secrets", "ep_01h5k2m8w4c7e"],
+            "GET /v1/endpoints/ep_01h5k2m8w4c7e/secrets",
+            Value::Null,
+        ),
+        (
+            &["endpoints", "rotate", "ep_01h5k2m8w4c7e"],
+            "POST /v1/endpoints/ep_01h5k2m8w4c7e/secrets/rotate",
+            Value::Null,
+        ),
         (&["endpoints", "test", "ep_01h5k2m8w4c7e"], "POST /v1/endpoints/ep_01h5k2m8w4c7e/test", Value::Null),
         (&["endpoints", "delete", "ep_01h5k2m8w4c7e"], "DELETE /v1/endpoints/ep_01h5k2m8w4c7e", Value::Null),
         (&["deliveries", "show", "dlv_01h5k2m8w4c7e"], "GET /v1/deliveries/dlv_01h5k2m8w4c7e", Value::Null),
-        (&["deliveries", "cancel", "dlv_01h5k2m8w4c7e"], "POST /v1/deliveries/dlv_01h5k2m8w4c7e/cancel", Value::Null),
-        (&["deliveries", "resend", "dlv_01h5k2m8w4c7e"], "POST /v1/deliveries/dlv_01h5k2m8w4c7e/resend", Value::Null),
+        (
+            &["deliveries", "cancel", "dlv_01h5k2m8w4c7e"],
+            "POST /v1/deliveries/dlv_01h5k2m8w4c7e/cancel",
+            Value::Null,
+        ),
+        (
+            &["deliveries", "resend", "dlv_01h5k2m8w4c7e"],
+            "POST /v1/deliveries/dlv_01h5k2m8w4c7e/resend",
+            Value::Null,
+        ),
         (
             &["deliveries", "resend-all", "--tenant", "acme", "--from", "2030-01-01T00:00:00Z"],
             "POST /v1/resends",
@@ -121,7 +145,16 @@ fn each_command_asks_what_it_says() {
             json!({"url": "https://x.example/in", "every": "1h", "payload_base64": "aGk=", "content_type": "text/plain"}),
         ),
         (
-            &["reminders", "change", "rem_01h5k2m8w4c7e", "--to", "https://y.example", "--every", "2h", "max_runs=null"],
+            &[
+                "reminders",
+                "change",
+                "rem_01h5k2m8w4c7e",
+                "--to",
+                "https://y.example",
+                "--every",
+                "2h",
+                "max_runs=null",
+            ],
             "PATCH /v1/reminders/rem_01h5k2m8w4c7e",
             json!({"url": "https://y.example", "every": "2h", "max_runs": null}),
         ),
@@ -130,10 +163,22 @@ fn each_command_asks_what_it_says() {
             "PATCH /v1/reminders/rem_01h5k2m8w4c7e",
             json!({"payload": 1}),
         ),
-        (&["reminders", "pause", "rem_01h5k2m8w4c7e"], "POST /v1/reminders/rem_01h5k2m8w4c7e/pause", Value::Null),
-        (&["reminders", "resume", "rem_01h5k2m8w4c7e"], "POST /v1/reminders/rem_01h5k2m8w4c7e/resume", Value::Null),
+        (
+            &["reminders", "pause", "rem_01h5k2m8w4c7e"],
+            "POST /v1/reminders/rem_01h5k2m8w4c7e/pause",
+            Value::Null,
+        ),
+        (
+            &["reminders", "resume", "rem_01h5k2m8w4c7e"],
+            "POST /v1/reminders/rem_01h5k2m8w4c7e/resume",
+            Value::Null,
+        ),
         (&["reminders", "run", "rem_01h5k2m8w4c7e"], "POST /v1/reminders/rem_01h5k2m8w4c7e/run", Value::Null),
-        (&["reminders", "cancel", "rem_01h5k2m8w4c7e"], "POST /v1/reminders/rem_01h5k2m8w4c7e/cancel", Value::Null),
+        (
+            &["reminders", "cancel", "rem_01h5k2m8w4c7e"],
+            "POST /v1/reminders/rem_01h5k2m8w4c7e/cancel",
+            Value::Null,
+        ),
         (&["circuits", "show", "cir_YQ"], "GET /v1/circuits/cir_YQ", Value::Null),
         (
             &["circuits", "force-open", "cir_YQ", "--reason", "maintenance"],
@@ -160,7 +205,11 @@ fn each_command_asks_what_it_says() {
             "POST /v1/circuits/cir_YQ/release",
             json!({"reason": "x"}),
         ),
-        (&["circuits", "reset", "cir_YQ", "--reason", "x"], "POST /v1/circuits/cir_YQ/reset", json!({"reason": "x"})),
+        (
+            &["circuits", "reset", "cir_YQ", "--reason", "x"],
+            "POST /v1/circuits/cir_YQ/reset",
+            json!({"reason": "x"}),
+        ),
         (
             &["keys", "create", "--name", "ci", "--scope", "send,read", "--tenant", "acme"],
             "POST /v1/keys",
@@ -275,7 +324,8 @@ fn reminders_are_sent_byte_for_byte() {
     assert!(api.asked().pop().unwrap().body.contains(payload), "{:?}", api.asked());
     let url = api.url();
     for given in [["--payload", "@p.json"], ["--payload-file", "p.json"]] {
-        let program = Program::new(&["reminders", "change", "rem_01h5k2m8w4c7e", "--quiet", "--url", &url]).args(&given);
+        let program = Program::new(&["reminders", "change", "rem_01h5k2m8w4c7e", "--quiet", "--url", &url])
+            .args(&given);
         let ended = program.file("p.json", payload).run();
         assert_eq!((ended.code, ended.stdout.as_str()), (0, "rem_01h5k2m8w4c7e\n"), "{}", ended.stderr);
         assert!(api.asked().pop().unwrap().body.contains(payload), "{:?}", api.asked());
@@ -447,7 +497,9 @@ fn a_key_expires_after_the_time_that_is_said() {
 #[test]
 fn a_circuit_can_be_named_by_its_endpoint() {
     let api = FakeApi::start(|asked| match asked.path.as_str() {
-        "/v1/endpoints/ep_01h5k2m8w4c7e" => Answer::ok(json!({"id": "ep_01h5k2m8w4c7e", "circuit": {"id": "cir_YQ"}})),
+        "/v1/endpoints/ep_01h5k2m8w4c7e" => {
+            Answer::ok(json!({"id": "ep_01h5k2m8w4c7e", "circuit": {"id": "cir_YQ"}}))
+        }
         _ => Answer::ok(json!({"id": "cir_YQ", "items": [], "next": null})),
     });
     for (arguments, line) in [

@@ -32,7 +32,8 @@ fn limit_cursor(at: u64) -> String {
 
 #[test]
 fn listings_go_through_all_pages_and_stop_where_they_are_told() {
-    for command in ["tenants", "endpoints", "events", "deliveries", "lanes", "reminders", "circuits", "keys"] {
+    for command in ["tenants", "endpoints", "events", "deliveries", "lanes", "reminders", "circuits", "keys"]
+    {
         let api = FakeApi::start(pages);
         let ended = against(&api, &[command, "list", "--limit", "2000", "--quiet"]);
         assert_eq!(ended.code, 0, "{}", ended.stderr);
@@ -97,7 +98,8 @@ fn an_empty_page_is_not_the_last_and_a_full_listing_asks_for_no_more() {
 #[test]
 fn listings_say_what_is_waited_for() {
     let until = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(90);
-    let item = json!({"id": "x_1", "waiting": 12, "waits_for": "retry_after", "waits_until": until.to_string()});
+    let item =
+        json!({"id": "x_1", "waiting": 12, "waits_for": "retry_after", "waits_until": until.to_string()});
     let api = answering(json!({"items": [item], "next": null}));
     for (command, titles) in [
         ("deliveries", &["REASON", "UNTIL"][..]),
@@ -119,10 +121,15 @@ fn listings_say_what_is_waited_for() {
 #[test]
 fn filters_become_a_query() {
     let api = answering(json!({"items": [], "next": null}));
-    let ended =
-        against(&api, &["deliveries", "list", "--state", "failed", "--type", "a.b", "--endpoint", "ep_01h5k2m8w4c7e"]);
+    let ended = against(
+        &api,
+        &["deliveries", "list", "--state", "failed", "--type", "a.b", "--endpoint", "ep_01h5k2m8w4c7e"],
+    );
     assert_eq!((ended.code, ended.stdout.as_str(), ended.stderr.as_str()), (0, "", "no results\n"));
-    assert_eq!(api.asked()[0].line(), "GET /v1/deliveries?endpoint=ep_01h5k2m8w4c7e&type=a.b&state=failed&limit=100");
+    assert_eq!(
+        api.asked()[0].line(),
+        "GET /v1/deliveries?endpoint=ep_01h5k2m8w4c7e&type=a.b&state=failed&limit=100"
+    );
     against(&api, &["circuits", "history", "cir_YQ", "--limit", "5"]);
     assert_eq!(api.asked()[1].line(), "GET /v1/changes?circuit=cir_YQ&limit=5");
     against(&api, &["deliveries", "attempts", "dlv_01h5k2m8w4c7e"]);

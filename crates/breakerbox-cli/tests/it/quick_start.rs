@@ -128,8 +128,14 @@ impl Drop for Terminal {
 /// Returns the blocks of README's quick start, in order.
 fn blocks() -> Vec<String> {
     let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
-    let section = readme.split("\n## ").find(|section| section.starts_with("Quick start\n")).unwrap().to_owned();
-    section.split("```").skip(1).step_by(2).map(|block| block.split_once('\n').unwrap().1.to_owned()).collect()
+    let section =
+        readme.split("\n## ").find(|section| section.starts_with("Quick start\n")).unwrap().to_owned();
+    section
+        .split("```")
+        .skip(1)
+        .step_by(2)
+        .map(|block| block.split_once('\n').unwrap().1.to_owned())
+        .collect()
 }
 
 fn free_port() -> u16 {
@@ -172,7 +178,11 @@ fn the_quick_start_of_the_readme_does_what_it_says_when_it_says() {
     let mut first = Terminal::open(folder, &[("BREAKERBOX_LISTEN", &listen)]);
     first.run(serve.trim_end());
     let shown = first.wait_for("/docs\n", LONG);
-    let key = shown.split_whitespace().find(|word| word.starts_with("bbx_")).expect("the key is printed").to_owned();
+    let key = shown
+        .split_whitespace()
+        .find(|word| word.starts_with("bbx_"))
+        .expect("the key is printed")
+        .to_owned();
     assert!(shown.contains("Trial mode (--dev)") && shown.contains("Do not use it in production"), "{shown}");
     assert!(shown.contains(listening.trim_end()), "{shown}");
     let (setting, rest) = steps.split_once('\n').unwrap();
@@ -223,12 +233,15 @@ fn the_quick_start_of_the_readme_does_what_it_says_when_it_says() {
         assert!(began.elapsed() < Duration::from_secs(15), "{}", second.screen());
         thread::sleep(Duration::from_millis(20));
     }
-    let arrived: Vec<String> = second.screen().lines().filter(|line| line.contains("response 200")).map(String::from).collect();
+    let arrived: Vec<String> =
+        second.screen().lines().filter(|line| line.contains("response 200")).map(String::from).collect();
     assert_eq!(arrived.len(), 30, "each event arrives once");
 
     // What the other commands show.
     third.press("\u{3}");
-    let [deliveries, create, list] = last_steps.lines().collect::<Vec<_>>()[..] else { panic!("{last_steps}") };
+    let [deliveries, create, list] = last_steps.lines().collect::<Vec<_>>()[..] else {
+        panic!("{last_steps}")
+    };
     let listed = loop {
         let listed = third.output_of(deliveries);
         if !listed.contains("in_flight") || began.elapsed() > LONG {

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use unicode_width::UnicodeWidthStr;
 
 use crate::api_commands::{against, answering};
+use crate::command_line::listed;
 use crate::fake_api::{Answer, FakeApi};
 
 const ID: &str = "01h5k2m8w4c7e";
@@ -37,7 +38,10 @@ fn id(prefix: &str) -> String {
 }
 
 fn url() -> String {
-    format!("https://hooks.a-customer-with-a-long-name.example.com/v2/tenants/{}/in?token=abc", "x".repeat(120))
+    format!(
+        "https://hooks.a-customer-with-a-long-name.example.com/v2/tenants/{}/in?token=abc",
+        "x".repeat(120)
+    )
 }
 
 /// Returns an item that has every field of every listing, each with the longest value that occurs in practice.
@@ -86,10 +90,12 @@ fn answer(path: &str) -> Answer {
     let item = worst("dlv");
     if path.contains("/policy") {
         let setting = |name: &str| {
-            let value = json!({"value": ["x".repeat(60)], "default": "y".repeat(60), "origin": "preset stoplight"});
+            let value =
+                json!({"value": ["x".repeat(60)], "default": "y".repeat(60), "origin": "preset stoplight"});
             (name.to_owned(), value)
         };
-        let policy: serde_json::Map<_, _> = breakerbox_core::POLICY_KEYS.iter().map(|name| setting(name)).collect();
+        let policy: serde_json::Map<_, _> =
+            breakerbox_core::POLICY_KEYS.iter().map(|name| setting(name)).collect();
         return Answer::ok(json!({"policy": policy, "endpoint": null, "own": null, "decided_by": null}));
     }
     Answer::ok(json!({
@@ -138,32 +144,28 @@ fn what_is_cut_can_be_seen_in_full() {
 /// Every action whose help says that it lists something is in the table above, so that a new one is measured too.
 #[test]
 fn no_listing_is_missing() {
-    let help = crate::program::Program::new(&["--help"]).run().stdout;
-    let commands = help.lines().skip_while(|line| !line.starts_with("Commands:")).skip(1);
-    let commands = commands.take_while(|line| !line.is_empty()).filter_map(|line| line.split_whitespace().next());
-    for command in commands.filter(|command| *command != "help") {
-        let help = crate::program::Program::new(&[command, "--help"]).run().stdout;
-        let actions = help.lines().skip_while(|line| !line.starts_with("Commands:")).skip(1);
-        for line in actions.take_while(|line| !line.is_empty()) {
-            let mut words = line.split_whitespace();
-            let (action, first) = (words.next().unwrap(), words.next().unwrap_or_default());
-            let is_measured = TABLES.iter().any(|table| table[..2] == [command, action]);
-            assert!(first != "List" || is_measured, "{command} {action}");
+    let mut listings = 0;
+    for (command, _) in listed(&[]) {
+        for (action, what) in listed(&[&command]) {
+            let is_measured = TABLES.iter().any(|table| table[..2] == [&command, &action]);
+            assert!(!what.starts_with("List") || is_measured, "{command} {action}");
+            listings += usize::from(is_measured);
         }
     }
+    assert_eq!(listings, TABLES.len());
 }
 
 #[test]
 fn names_are_found_or_their_candidates_are_listed() {
-    let endpoint = |id: &str, url: &str| {
-        json!({"id": id, "url": url, "description": "", "tenant": "acme", "circuit": {"id": "cir_YQ", "key": "acme a"}})
-    };
+    let endpoint = |id: &str, url: &str| json!({"id": id, "url": url, "description": "", "tenant": "acme", "circuit": {"id": "cir_YQ", "key": "acme a"}});
     let endpoints = [
         endpoint("ep_01h5k2m8w4c7e", "https://a.example/in"),
         endpoint("ep_01h5k2m8w4c7f", "https://b.example/in"),
         endpoint("ep_01h5k2m9w4c7f", "https://c.example/in"),
     ];
-    let api = answering(json!({"items": endpoints, "next": null, "id": "ep_01h5k2m8w4c7e", "circuit": {"id": "cir_YQ"}}));
+    let api = answering(
+        json!({"items": endpoints, "next": null, "id": "ep_01h5k2m8w4c7e", "circuit": {"id": "cir_YQ"}}),
+    );
     for name in ["2m8w4c7e", "4c7e", "ep_4c7e", "https://a.example/in"] {
         let ended = against(&api, &["endpoints", "show", name]);
         assert_eq!(ended.code, 0, "{name}: {}", ended.stderr);
@@ -180,11 +182,18 @@ fn names_are_found_or_their_candidates_are_listed() {
     assert_eq!(ended.stderr, expected);
     let ended = against(&api, &["endpoints", "show", "https://d.example/"]);
     assert_eq!(ended.code, 4, "{}", ended.stderr);
-    assert!(ended.stderr.starts_with("breakerbox: there is no endpoint \"https://d.example/\"; the newest are:\n"));
+    assert!(
+        ended
+            .stderr
+            .starts_with("breakerbox: there is no endpoint \"https://d.example/\"; the newest are:\n")
+    );
     assert_eq!(ended.stderr.lines().count(), 4, "{}", ended.stderr);
     let ended = against(&api, &["endpoints", "show", "nothing", "--json"]);
     let problem: Value = serde_json::from_str(&ended.stderr).unwrap();
-    assert_eq!((&problem["code"], problem["candidates"].as_array().map(Vec::len)), (&json!("not_found"), Some(3)));
+    assert_eq!(
+        (&problem["code"], problem["candidates"].as_array().map(Vec::len)),
+        (&json!("not_found"), Some(3))
+    );
     let ended = against(&api, &["circuits", "show", "https://c.example/in"]);
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     assert_eq!(api.asked().pop().unwrap().line(), "GET /v1/circuits/cir_YQ");
@@ -209,7 +218,10 @@ fn an_event_is_shown_with_its_payload_byte_for_byte() {
     let api = FakeApi::start(move |_| Answer { status: 200, headers: vec![], body: body.clone() });
     let name = id("evt");
     let ended = against(&api, &["events", "show", &name]);
-    assert_eq!(ended.stdout, format!("id    {name}\ntype  a.b\npayload:\n    {{ \"b\":1.0,\n     \"a\": \"\\u00e9\" }}\n"));
+    assert_eq!(
+        ended.stdout,
+        format!("id    {name}\ntype  a.b\npayload:\n    {{ \"b\":1.0,\n     \"a\": \"\\u00e9\" }}\n")
+    );
     assert_eq!(against(&api, &["events", "show", &name, "--payload"]).stdout, payload);
     let raw = answering(json!({"id": name, "payload_base64": "/wA="}));
     let ended = against(&raw, &["events", "show", &name]);
@@ -222,9 +234,13 @@ fn an_endpoint_is_shown_with_the_origin_of_each_value() {
         "timeout": {"value": "15s", "origin": "default"}, "retry": {"value": ["5s", "5m"], "origin": "tenant"},
         "policy": {"window": {"value": "1m", "origin": "default"}},
     });
-    let api = answering(json!({"id": id("ep"), "timeout": null, "retry": null, "policy": null, "effective": effective}));
+    let api = answering(
+        json!({"id": id("ep"), "timeout": null, "retry": null, "policy": null, "effective": effective}),
+    );
     let ended = against(&api, &["endpoints", "show", &id("ep")]);
-    for line in ["timeout        15s (default)", "retry          5s,5m (tenant)", "policy.window  1m (default)"] {
+    for line in
+        ["timeout        15s (default)", "retry          5s,5m (tenant)", "policy.window  1m (default)"]
+    {
         assert!(ended.stdout.lines().any(|found| found == line), "{line}\n{}", ended.stdout);
     }
     let json = against(&api, &["endpoints", "show", &id("ep"), "--json"]);

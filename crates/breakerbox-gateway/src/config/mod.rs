@@ -42,7 +42,7 @@ pub use error::{ConfigError, ConfigErrors, Wrong};
 pub use layers::{FILE_NAME, Loaded, Origin, Sources};
 pub use notify::Notify;
 pub use policy::PolicyDefaults;
-pub use policy_help::policy_help;
+pub use policy_help::{policy_form, policy_help};
 pub use print::{example, reference};
 pub use settings::{SETTINGS, Setting};
 pub use size::{SizeError, format_size, parse_size};

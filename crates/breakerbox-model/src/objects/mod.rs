@@ -40,8 +40,8 @@ pub use api_key::{ApiKey, ApiKeyText, ApiKeyTextError, KeyHash, Scope, Scopes};
 pub use delivery::{Attempt, Delivery, DeliveryState, StateName};
 pub use delivery_filter::DeliveryFilter;
 pub use endpoint::{DisabledBecause, Endpoint, EndpointSettings};
-pub use event_listing::{EventFilter, EventSummary};
 pub use event::{Event, EventType, EventTypeError, Filter, IdempotencyKey, NewBatch, NewEvent};
+pub use event_listing::{EventFilter, EventSummary};
 pub use history::PastChange;
 pub use permit::{PermitId, PermitSettled, PermitTerm, SettledAs};
 pub use reminder::{

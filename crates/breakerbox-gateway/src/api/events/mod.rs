@@ -31,7 +31,10 @@ use super::reading::payload::{Circumstances, body_limit};
 use super::reading::{Named, is_json, read_body};
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
-    OpenApiRouter::new().routes(routes!(list::list, submit)).routes(routes!(submit_batch)).routes(routes!(show))
+    OpenApiRouter::new()
+        .routes(routes!(list::list, submit))
+        .routes(routes!(submit_batch))
+        .routes(routes!(show))
 }
 
 /// An accepted event.

@@ -6,7 +6,8 @@ use crate::records::{Cursor, PageOf};
 use crate::{RecordsError, Settlement};
 use breakerbox_model::delivery::{Fault, NextStep};
 use breakerbox_model::objects::{
-    Backlog, DeliveryFilter, DeliveryId, DeliveryState, EventFilter, EventId, FailReason, Id, Priority, StateName,
+    Backlog, DeliveryFilter, DeliveryId, DeliveryState, EventFilter, EventId, FailReason, Id, Priority,
+    StateName,
 };
 use bytes::Bytes;
 
