@@ -16,7 +16,7 @@ use super::watch::{deliveries as watch, interval};
 
 const COLUMNS: &[Column] = &[
     Column::id("ID", &["/id"]),
-    Column::text("TENANT", &["/tenant"], 6),
+    Column::tenant(),
     Column::text("TYPE", &["/type"], 10),
     Column::text("STATE", &["/state"], 9),
     Column::text("REASON", &["/waits_for", "/reason"], 15).optional(),

@@ -13,14 +13,14 @@ use super::policies::{self, Changes};
 
 const COLUMNS: &[Column] = &[
     Column::id("ID", &["/id"]),
-    Column::text("TENANT", &["/tenant"], 6),
+    Column::tenant(),
     Column::text("CIRCUIT", &["/circuit/state"], 9),
     Column::text("DISABLED", &["/disabled_reason"], 8).optional(),
     Column::text("WAITING", &["/waiting"], 7),
     Column::text("WAITS FOR", &["/waits_for"], 11).optional(),
     Column::time("UNTIL", &["/waits_until"]).optional(),
     Column::last(),
-    Column::text("TYPES", &["/types"], 5).optional(),
+    Column::text("TYPES", &["/types"], 5).most(14).optional(),
     Column::text("URL", &["/url"], 16),
 ];
 
@@ -149,11 +149,8 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
         Action::Delete { id } => Ask::delete(&["endpoints", &named(id)?]),
     };
     let answer = gateway.request(ask)?;
-    if output.json {
-        output.show(&answer)?
-    } else {
-        output.show(&with_origins(answer.clone()))?
-    }
+    let shown = if output.json { answer.clone() } else { with_origins(answer.clone()) };
+    output.show(&shown)?;
     if matches!(arguments.action, Action::Create { .. })
         && let Some(secret) = answer.get("secret").and_then(Value::as_str)
     {

@@ -15,7 +15,7 @@ use super::times;
 
 const COLUMNS: &[Column] = &[
     Column::id("ID", &["/id"]),
-    Column::text("TENANT", &["/tenant"], 6),
+    Column::tenant(),
     Column::text("TYPE", &["/type"], 10),
     Column::text("PRIORITY", &["/priority"], 9),
     Column::text("BYTES", &["/payload_bytes"], 8),

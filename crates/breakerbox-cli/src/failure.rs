@@ -79,7 +79,7 @@ impl Failure {
             Self::Input(line) | Self::Environment(line) | Self::Unreachable(line) => vec![line.clone()],
             Self::Inputs(lines) => lines.clone(),
             Self::Name { detail, next, candidates, .. } => {
-                let heading = next.map(|next| format!("{detail}; {next}")).unwrap_or_else(|| detail.clone());
+                let heading = next.map_or_else(|| detail.clone(), |next| format!("{detail}; {next}"));
                 let candidates = candidates.iter().map(|candidate| format!("  {candidate}"));
                 std::iter::once(heading).chain(candidates).collect()
             }

@@ -9,7 +9,7 @@ use super::output::{Column, Output};
 
 const COLUMNS: &[Column] = &[
     Column::id("ID", &["/id"]),
-    Column::text("TENANT", &["/tenant"], 6),
+    Column::tenant(),
     Column::text("WAITING", &["/waiting"], 7),
     Column::text("IN FLIGHT", &["/in_flight"], 9),
     Column::text("WAITS FOR", &["/waits_for"], 15),

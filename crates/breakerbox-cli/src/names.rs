@@ -85,20 +85,19 @@ pub(super) fn resolve(gateway: &Gateway, kind: Kind, name: &str) -> Result<Strin
     if let Some(id) = full_id(kind, name)? {
         return Ok(id);
     }
-    let (_, _, path) = kind.words();
-    let mut ask = Ask::get(&[path]);
+    let (_, what, path) = kind.words();
+    let ask = Ask::get(&[path]);
     // The API finds a reference itself, however many reminders there are.
     if kind == Kind::Reminder {
-        let (found, _) =
-            gateway.pages(&ask.clone().query("reference", Some(name)), Limit { most: CANDIDATES })?;
+        let by_reference = ask.clone().query("reference", Some(name));
+        let (found, _) = gateway.pages(&by_reference, Limit { most: CANDIDATES })?;
         if !found.is_empty() {
-            return one(kind.words().1, name, &candidates(&found), &[], false);
+            return one(what, name, &candidates(&found), &[], false);
         }
-        ask = Ask::get(&[path]);
     }
     let (items, more) = gateway.pages(&ask, Limit { most: SEARCHED })?;
     let found: Vec<Value> = items.iter().filter(|item| is_named(kind, item, name)).cloned().collect();
-    one(kind.words().1, name, &candidates(&found), &candidates(&items), more)
+    one(what, name, &candidates(&found), &candidates(&items), more)
 }
 
 /// Returns the id that an optional filter's name means.
@@ -116,8 +115,8 @@ pub(super) fn resolve_circuit(gateway: &Gateway, name: &str) -> Result<String, F
     if name.parse::<CircuitId>().is_ok() {
         return Ok(name.to_owned());
     }
-    // A key contains its tenant and a space; no other name does.
-    if name.contains(' ') {
+    // A key contains its tenant, a space, and a host or a URL. A description may also contain a space.
+    if name.split_once(' ').is_some_and(|(_, destination)| destination.contains(['.', ':'])) {
         return Ok(CircuitId::of(name).to_string());
     }
     if let Ok(Some(id)) = full_id(Kind::Endpoint, name) {
@@ -311,7 +310,7 @@ mod tests {
     fn a_name_that_means_none_or_several_is_an_error() {
         let candidate = |id: &str| Candidate { id: id.into(), described: format!("{id}  described") };
         let (a, b) = (candidate("ep_a"), candidate("ep_b"));
-        assert_eq!(one("endpoint", "a", &[a.clone()], &[], false).ok().as_deref(), Some("ep_a"));
+        assert_eq!(one("endpoint", "a", std::slice::from_ref(&a), &[], false).ok().as_deref(), Some("ep_a"));
         let Err(Failure::Name { code, detail, candidates, .. }) =
             one("endpoint", "x", &[a.clone(), b.clone()], &[], false)
         else {

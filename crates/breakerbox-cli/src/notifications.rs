@@ -12,7 +12,7 @@ const COLUMNS: &[Column] = &[
     Column::id("ID", &["/id"]),
     Column::time("AT", &["/at"]),
     Column::text("KIND", &["/kind"], 16),
-    Column::text("TENANT", &["/tenant"], 6),
+    Column::tenant(),
     Column::text("STATE", &["/results/0/state"], 8),
     Column::text("TITLE", &["/title"], 30),
 ];

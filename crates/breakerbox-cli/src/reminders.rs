@@ -18,7 +18,7 @@ use super::times;
 
 const COLUMNS: &[Column] = &[
     Column::id("ID", &["/id"]),
-    Column::text("TENANT", &["/tenant"], 6),
+    Column::tenant(),
     Column::text("STATE", &["/state"], 9),
     Column::text("STOPPED", &["/stopped_reason"], 10).optional(),
     Column::text("RUNS", &["/runs"], 5),

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use breakerbox_core::{format_duration, parse_duration};
+use breakerbox_core::{DurationError, format_duration, parse_duration};
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
@@ -35,9 +35,9 @@ pub(super) fn from_now(text: &str) -> Result<String, String> {
     moved(Timestamp::now(), duration(text)?, Direction::Future)
 }
 
-/// Parses a duration. The error for a number without a unit states what to write.
+/// Parses a duration. The error states what to write.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    parse_duration(text).map_err(|error| error.explain(text))
+    parse_duration(text).map_err(|error| error.to_string())
 }
 
 /// Parses a duration and returns it as the API writes it.
@@ -57,8 +57,10 @@ fn parse(text: &str, plain: Direction, now: Timestamp) -> Result<String, String>
     } else {
         (text, plain)
     };
-    if let Ok(span) = parse_duration(span.trim()) {
-        return moved(now, span, direction);
+    match parse_duration(span.trim()) {
+        Ok(span) => return moved(now, span, direction),
+        Err(error @ DurationError::NumberOnly(_)) => return Err(error.to_string()),
+        Err(_) => {}
     }
     // Sent as it was written: the API's own parser has the last word.
     if text.parse::<Timestamp>().is_ok() {
@@ -70,9 +72,6 @@ fn parse(text: &str, plain: Direction, now: Timestamp) -> Result<String, String>
         && let Ok(midnight) = date.to_zoned(TimeZone::UTC)
     {
         return Ok(midnight.timestamp().to_string());
-    }
-    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(format!("needs a unit: write {text}s for seconds; or write {FORMS}"));
     }
     Err(format!("must be {FORMS}"))
 }
@@ -97,7 +96,7 @@ pub(super) fn relative(moment: Timestamp, now: Timestamp) -> String {
     let span = short(apart.unsigned_abs());
     match apart.as_millis() {
         -999..=999 => "now".to_owned(),
-        ..0 => format!("{span} ago"),
+        ..=-1_000 => format!("{span} ago"),
         _ => format!("in {span}"),
     }
 }
@@ -158,7 +157,7 @@ mod tests {
             assert_eq!(parse(text, direction, now()).as_deref(), Ok(expected), "{text}");
         }
         for (text, expected) in [
-            ("5", "write 5s"),
+            ("5", "write \"5s\""),
             ("", "must be a duration"),
             ("yesterday", "must be a duration"),
             ("2026-11-17T12:00", "must be a duration"),
@@ -175,7 +174,7 @@ mod tests {
     #[test]
     fn a_number_alone_is_told_its_unit() {
         assert_eq!(duration("5s"), Ok(Duration::from_secs(5)));
-        assert!(duration("5").unwrap_err().starts_with("needs a unit: write 5s"), "{:?}", duration("5"));
+        assert!(duration("5").unwrap_err().starts_with("needs a unit; write \"5s\""), "{:?}", duration("5"));
         assert_eq!(duration_text("90s").as_deref(), Ok("1m30s"));
         for text in ["", "s", "5x", "1s1h", "1h5"] {
             assert!(duration(text).is_err(), "{text}");

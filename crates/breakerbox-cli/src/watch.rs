@@ -328,6 +328,6 @@ mod tests {
     fn the_gateway_is_not_asked_too_often() {
         assert!(interval("100ms").is_err());
         assert_eq!(interval("1s"), Ok(Duration::from_secs(1)));
-        assert!(interval("5").unwrap_err().contains("write 5s"));
+        assert!(interval("5").unwrap_err().contains("write \"5s\""));
     }
 }

@@ -43,6 +43,8 @@ pub(crate) struct Column {
     kind: Kind,
     /// The width below which the column is never cut.
     least: usize,
+    /// The width above which the column is always cut, unless `--wide` is given.
+    most: usize,
     /// Whether the column is left out if no row has a value other than `usual`.
     is_optional: bool,
     usual: &'static str,
@@ -53,7 +55,16 @@ pub(crate) struct Column {
 impl Column {
     /// A column of texts, which may be cut down to `least` characters.
     pub(crate) const fn text(title: &'static str, pointers: &'static [&'static str], least: usize) -> Self {
-        Self { title, pointers, kind: Kind::Text, least, is_optional: false, usual: "", is_extra: false }
+        Self {
+            title,
+            pointers,
+            kind: Kind::Text,
+            least,
+            most: MOST,
+            is_optional: false,
+            usual: "",
+            is_extra: false,
+        }
     }
 
     pub(crate) const fn id(title: &'static str, pointers: &'static [&'static str]) -> Self {
@@ -73,6 +84,11 @@ impl Column {
         Self { kind: Kind::Since(from), ..Self::text(title, pointers, 5) }
     }
 
+    /// The tenant, unless it is the default one in all rows.
+    pub(crate) const fn tenant() -> Self {
+        Self::text("TENANT", &["/tenant"], 6).unless("default")
+    }
+
     /// The result of the latest attempt: a status, or the class of the fault.
     pub(crate) const fn last() -> Self {
         Self { kind: Kind::Class, ..Self::text("LAST", &["/last_status", "/last_error"], 5) }.optional()
@@ -90,6 +106,11 @@ impl Column {
     /// Leaves the column out if no row has another value than this one.
     pub(crate) const fn unless(self, usual: &'static str) -> Self {
         Self { usual, ..self.optional() }
+    }
+
+    /// Cuts the column to this width even if the table would fit, so that more important columns have room.
+    pub(crate) const fn most(self, most: usize) -> Self {
+        Self { most, ..self }
     }
 
     /// Shows the column only with `--wide`.
@@ -174,6 +195,7 @@ pub(crate) fn table(columns: &[Column], items: &[Value], wide: bool, colour: boo
     };
     let mut widths: Vec<usize> = (0..columns.len()).map(natural).collect();
     if !wide {
+        widths.iter_mut().zip(&columns).for_each(|(width, column)| *width = (*width).min(column.most));
         fit(&mut widths, &columns);
     }
     let mut text = String::new();

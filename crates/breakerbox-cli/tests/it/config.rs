@@ -201,7 +201,7 @@ fn what_is_wrong_in_a_file_is_said_with_its_line_and_what_would_be_right() {
         ),
         (
             "grace = '30'",
-            "breakerbox.toml: line 1: grace: \"30\" needs a unit: write 30s for seconds; the units are ms, s, m, h and d",
+            "breakerbox.toml: line 1: grace: \"30\" needs a unit; write \"30s\" for 30 seconds, or use the unit ms, m, h or d",
         ),
         ("grace = '2h'", "breakerbox.toml: line 1: grace: must be 0s to 1h, but is 2h"),
         ("[delivery]\nslots = 0", "breakerbox.toml: line 2: delivery.slots: must be 1 to 100000, but is 0"),

@@ -1,7 +1,6 @@
 //! Durations in policy files: `"30s"`, `"5m"`, `"250ms"`, `"1h30m"`.
 
-use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use core::fmt::Write;
 use core::time::Duration;
 
@@ -22,6 +21,9 @@ pub enum DurationError {
     /// A unit has no number before it.
     #[error("needs a whole number before each unit, such as \"30s\", \"5m\" or \"250ms\"")]
     NoNumber,
+    /// The string is a number without a unit.
+    #[error("needs a unit; write \"{0}s\" for {0} seconds, or use the unit ms, m, h or d")]
+    NumberOnly(u64),
     /// A number has no unit.
     #[error("needs a unit after each number: ms, s, m, h or d, such as \"30s\"")]
     NoUnit,
@@ -36,29 +38,6 @@ pub enum DurationError {
     TooLong,
 }
 
-impl DurationError {
-    /// Describes the error in this string. For a number without a unit, states what to write instead.
-    ///
-    /// ```
-    /// use breakerbox_core::{DurationError, parse_duration};
-    ///
-    /// let error = parse_duration("5").unwrap_err();
-    /// assert!(error.explain("5").starts_with("needs a unit: write 5s"));
-    /// ```
-    #[must_use]
-    pub fn explain(self, text: &str) -> String {
-        // A longer number is not a typo, and should not be repeated.
-        const LONGEST: usize = 12;
-        let is_number = text.len() <= LONGEST && text.bytes().all(|byte| byte.is_ascii_digit());
-        match self {
-            Self::NoUnit if is_number => {
-                format!("needs a unit: write {text}s for seconds; the units are ms, s, m, h and d")
-            }
-            other => other.to_string(),
-        }
-    }
-}
-
 /// Parses a duration: one or more of `<whole number><unit>`, longest unit first, with the units `d`, `h`, `m`, `s`
 /// and `ms`.
 ///
@@ -67,7 +46,7 @@ impl DurationError {
 /// use core::time::Duration;
 ///
 /// assert_eq!(parse_duration("1h30m"), Ok(Duration::from_secs(5_400)));
-/// assert_eq!(parse_duration("30"), Err(DurationError::NoUnit));
+/// assert_eq!(parse_duration("30"), Err(DurationError::NumberOnly(30)));
 /// ```
 ///
 /// # Errors
@@ -86,7 +65,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
         }
         let (unit, after) = split_where(after, |c| c.is_ascii_digit());
         if unit.is_empty() {
-            return Err(DurationError::NoUnit);
+            return Err(text.parse().map_or(DurationError::NoUnit, DurationError::NumberOnly));
         }
         if !UNITS.iter().any(|(name, _)| *name == unit) {
             return Err(DurationError::UnknownUnit);
@@ -157,13 +136,14 @@ mod tests {
 
     #[test]
     fn says_what_is_wrong() {
-        use DurationError::{Empty, NoNumber, NoUnit, OutOfOrder, TooLong, UnknownUnit};
+        use DurationError::{Empty, NoNumber, NoUnit, NumberOnly, OutOfOrder, TooLong, UnknownUnit};
         let table = [
             ("", Empty),
             ("s", NoNumber),
             ("-5s", NoNumber),
             ("1.5s", UnknownUnit),
-            ("30", NoUnit),
+            ("30", NumberOnly(30)),
+            ("99999999999999999999", NoUnit),
             ("1h30", NoUnit),
             ("30 s", UnknownUnit),
             ("30sec", UnknownUnit),
@@ -179,6 +159,8 @@ mod tests {
             assert_eq!(parse_duration(text), Err(error), "{text}");
         }
         assert_eq!(parse_duration("36500d"), Ok(MAX_DURATION));
+        let hint = "needs a unit; write \"5s\" for 5 seconds, or use the unit ms, m, h or d";
+        assert_eq!(alloc::string::ToString::to_string(&NumberOnly(5)), hint);
     }
 
     #[test]

@@ -81,7 +81,7 @@ pub enum Wrong {
         found: String,
     },
     /// The string is not a valid duration.
-    #[error("{found:?} {}", error.explain(found))]
+    #[error("{found:?} {error}")]
     Duration {
         /// The string that was given.
         found: String,
