@@ -255,7 +255,7 @@ mod tests {
         let table = [
             ("5s,,5m", "retry[1]: is empty; write a number and a unit, such as \"30s\""),
             ("5s,x", "retry[1]: needs a whole number before each unit"),
-            ("5", "retry[0]: needs a unit after each number"),
+            ("5", "retry[0]: needs a unit; write \"5s\" for 5 seconds"),
             ("0s", "retry[0]: must be from 10ms to 30d, but is 0s"),
             ("5s,31d", "retry[1]: must be from 10ms to 30d, but is 31d"),
             (&many, "retry: must have at most 50 waits, but has 51"),
