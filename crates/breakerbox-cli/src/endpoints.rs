@@ -7,20 +7,21 @@ use super::client::{Ask, Gateway};
 use super::failure::Failure;
 use super::fields::{Field, body};
 use super::limit::Limit;
+use super::names::{Kind, resolve};
 use super::output::{Column, Output};
 use super::policies::{self, Changes};
 
 const COLUMNS: &[Column] = &[
-    ("ID", "/id"),
-    ("TENANT", "/tenant"),
-    ("CIRCUIT", "/circuit/state"),
-    ("ENABLED", "/enabled"),
-    ("WAITING", "/waiting"),
-    ("WAITS FOR", "/waits_for"),
-    ("UNTIL", "/waits_until"),
-    ("DISABLED REASON", "/disabled_reason"),
-    ("TYPES", "/types"),
-    ("URL", "/url"),
+    Column::id("ID", &["/id"]),
+    Column::tenant(),
+    Column::text("CIRCUIT", &["/circuit/state"], 9),
+    Column::text("DISABLED", &["/disabled_reason"], 8).optional(),
+    Column::text("WAITING", &["/waiting"], 7),
+    Column::text("WAITS FOR", &["/waits_for"], 11).optional(),
+    Column::time("UNTIL", &["/waits_until"]).optional(),
+    Column::last(),
+    Column::text("TYPES", &["/types"], 5).most(14).optional(),
+    Column::text("URL", &["/url"], 16),
 ];
 
 /// List, show, create, change, test and delete endpoints.
@@ -44,7 +45,8 @@ enum Action {
     },
     /// Show an endpoint and the state of its circuit
     Show {
-        /// ID of the endpoint (ep_...)
+        /// Endpoint: its ID (ep_...), the end of its ID, its URL or its description
+        #[arg(value_name = "ENDPOINT")]
         id: String,
     },
     /// Create an endpoint, and show its signing secret
@@ -64,7 +66,8 @@ enum Action {
     },
     /// Change an endpoint; FIELD=null restores the default
     Change {
-        /// ID of the endpoint (ep_...)
+        /// Endpoint: its ID (ep_...), the end of its ID, its URL or its description
+        #[arg(value_name = "ENDPOINT")]
         id: String,
         /// API fields, such as timeout=5s or types='["invoice.*"]'
         #[arg(value_name = "FIELD=VALUE", required = true)]
@@ -72,52 +75,60 @@ enum Action {
     },
     /// Enable an endpoint, regardless of what disabled it; its parked deliveries are sent
     Enable {
-        /// ID of the endpoint (ep_...)
+        /// Endpoint: its ID (ep_...), the end of its ID, its URL or its description
+        #[arg(value_name = "ENDPOINT")]
         id: String,
     },
     /// Disable an endpoint; its deliveries are parked until it is enabled
     Disable {
-        /// ID of the endpoint (ep_...)
+        /// Endpoint: its ID (ep_...), the end of its ID, its URL or its description
+        #[arg(value_name = "ENDPOINT")]
         id: String,
     },
     /// Show the policy of the endpoint's circuit with the origin of each value, or change it
     Policy {
-        /// ID of the endpoint (ep_...)
+        /// Endpoint: its ID (ep_...), the end of its ID, its URL or its description
+        #[arg(value_name = "ENDPOINT")]
         id: String,
         #[command(flatten)]
         changes: Changes,
     },
     /// Show the signing secrets of an endpoint
     Secrets {
-        /// ID of the endpoint (ep_...)
+        /// Endpoint: its ID (ep_...), the end of its ID, its URL or its description
+        #[arg(value_name = "ENDPOINT")]
         id: String,
     },
     /// Create a new signing secret; the previous one stays valid for 24 hours
     Rotate {
-        /// ID of the endpoint (ep_...)
+        /// Endpoint: its ID (ep_...), the end of its ID, its URL or its description
+        #[arg(value_name = "ENDPOINT")]
         id: String,
     },
     /// Send a test request now, regardless of the circuit, and show the response; exit code 1 unless it is 2xx
     Test {
-        /// ID of the endpoint (ep_...)
+        /// Endpoint: its ID (ep_...), the end of its ID, its URL or its description
+        #[arg(value_name = "ENDPOINT")]
         id: String,
     },
     /// Delete an endpoint, and cancel its pending and retrying deliveries
     Delete {
-        /// ID of the endpoint (ep_...)
+        /// Endpoint: its ID (ep_...), the end of its ID, its URL or its description
+        #[arg(value_name = "ENDPOINT")]
         id: String,
     },
 }
 
 pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> {
     let gateway = &arguments.gateway;
+    let named = |name: &str| resolve(gateway, Kind::Endpoint, name);
     let ask = match &arguments.action {
         Action::List { tenant, limit } => {
             let ask = Ask::get(&["endpoints"]).query("tenant", tenant.as_ref());
             let (items, more) = gateway.pages(&ask, *limit)?;
-            return output.list(COLUMNS, &items, more);
+            return output.list(COLUMNS, "/id", &items, more);
         }
-        Action::Show { id } => Ask::get(&["endpoints", id]),
+        Action::Show { id } => Ask::get(&["endpoints", &named(id)?]),
         Action::Create { destination, tenant, types, fields } => {
             let given = [
                 ("url", Some(json!(destination))),
@@ -126,19 +137,20 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
             ];
             Ask::post(&["endpoints"]).json(&body(given, fields))
         }
-        Action::Change { id, fields } => Ask::patch(&["endpoints", id]).json(&body([], fields)),
-        Action::Enable { id } => Ask::post(&["endpoints", id, "enable"]),
-        Action::Disable { id } => Ask::post(&["endpoints", id, "disable"]),
+        Action::Change { id, fields } => Ask::patch(&["endpoints", &named(id)?]).json(&body([], fields)),
+        Action::Enable { id } => Ask::post(&["endpoints", &named(id)?, "enable"]),
+        Action::Disable { id } => Ask::post(&["endpoints", &named(id)?, "disable"]),
         Action::Policy { id, changes } => {
-            return policies::run(gateway, &["endpoints", id, "policy"], changes, output);
+            return policies::run(gateway, &["endpoints", &named(id)?, "policy"], changes, output);
         }
-        Action::Secrets { id } => Ask::get(&["endpoints", id, "secrets"]),
-        Action::Rotate { id } => Ask::post(&["endpoints", id, "secrets", "rotate"]),
-        Action::Test { id } => Ask::post(&["endpoints", id, "test"]),
-        Action::Delete { id } => Ask::delete(&["endpoints", id]),
+        Action::Secrets { id } => Ask::get(&["endpoints", &named(id)?, "secrets"]),
+        Action::Rotate { id } => Ask::post(&["endpoints", &named(id)?, "secrets", "rotate"]),
+        Action::Test { id } => Ask::post(&["endpoints", &named(id)?, "test"]),
+        Action::Delete { id } => Ask::delete(&["endpoints", &named(id)?]),
     };
     let answer = gateway.request(ask)?;
-    output.show(&answer)?;
+    let shown = if output.json { answer.clone() } else { with_origins(answer.clone()) };
+    output.show(&shown)?;
     if matches!(arguments.action, Action::Create { .. })
         && let Some(secret) = answer.get("secret").and_then(Value::as_str)
     {
@@ -150,6 +162,16 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
         return tested(&answer);
     }
     Ok(())
+}
+
+/// Replaces an endpoint's own settings by the effective ones with the origin of each, if the gateway returned them.
+fn with_origins(mut endpoint: Value) -> Value {
+    if let Some(fields) = endpoint.as_object_mut()
+        && let Some(Value::Object(effective)) = fields.remove("effective")
+    {
+        fields.extend(effective);
+    }
+    endpoint
 }
 
 /// Returns an error unless the response to the test was 2xx, so that scripts can check the exit code.

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
+use super::names;
 use super::refusal::Refusal;
 
 /// The reason why a command failed.
@@ -18,6 +19,15 @@ pub(super) enum Failure {
     Environment(String),
     /// The gateway can't be reached.
     Unreachable(String),
+    /// A name means no resource, or several.
+    Name {
+        /// `not_found` or `ambiguous`.
+        code: &'static str,
+        detail: String,
+        /// The line before the candidates.
+        next: Option<&'static str>,
+        candidates: Vec<String>,
+    },
     /// The gateway refused the request.
     Refused(Box<Refusal>),
     /// The reader of standard output closed it, as `head` does. This is not an error.
@@ -42,6 +52,14 @@ impl Failure {
             Self::Environment(_) => 1,
             Self::Input(_) | Self::Inputs(_) => 2,
             Self::Unreachable(_) => 3,
+            // As if the gateway had responded with 404 or with 400.
+            Self::Name { code, .. } => {
+                if *code == "not_found" {
+                    4
+                } else {
+                    2
+                }
+            }
             Self::Refused(refusal) => match refusal.status {
                 400 | 413 | 415 | 422 => 2,
                 500.. => 1,
@@ -50,11 +68,21 @@ impl Failure {
         }
     }
 
+    /// Returns what went wrong, in one line.
+    pub(super) fn first_line(&self) -> String {
+        one_line(self.lines().first().map_or("", String::as_str))
+    }
+
     fn lines(&self) -> Vec<String> {
         match self {
             Self::OutputClosed => vec![],
             Self::Input(line) | Self::Environment(line) | Self::Unreachable(line) => vec![line.clone()],
             Self::Inputs(lines) => lines.clone(),
+            Self::Name { detail, next, candidates, .. } => {
+                let heading = next.map_or_else(|| detail.clone(), |next| format!("{detail}; {next}"));
+                let candidates = candidates.iter().map(|candidate| format!("  {candidate}"));
+                std::iter::once(heading).chain(candidates).collect()
+            }
             Self::Refused(refusal) => refusal.lines(),
         }
     }
@@ -66,6 +94,7 @@ impl Failure {
         Some(match self {
             Self::OutputClosed => return None,
             Self::Refused(refusal) => refusal.problem.clone(),
+            Self::Name { code, detail, candidates, .. } => names::problem(code, detail, candidates),
             Self::Input(_) | Self::Inputs(_) => own("input", &lines),
             Self::Environment(_) => own("failed", &lines),
             Self::Unreachable(_) => own("unreachable", &lines),
@@ -130,6 +159,7 @@ mod tests {
 
     #[test]
     fn exit_codes_keep_their_meaning() {
+        let name = |code| Failure::Name { code, detail: String::new(), next: None, candidates: vec![] };
         let refused = |status| Failure::Refused(Box::new(Refusal { status, ..Refusal::default() }));
         for (failure, code) in [
             (Failure::OutputClosed, 0),
@@ -137,6 +167,8 @@ mod tests {
             (Failure::Input(String::new()), 2),
             (Failure::Inputs(vec![]), 2),
             (Failure::Unreachable(String::new()), 3),
+            (name("not_found"), 4),
+            (name("ambiguous"), 2),
             (refused(400), 2),
             (refused(422), 2),
             (refused(401), 4),

@@ -1,7 +1,7 @@
 //! The flags of `serve`, generated from the list of settings, so that every setting has a flag.
 
 use breakerbox_core::POLICY_KEYS;
-use breakerbox_gateway::config::{Config, SETTINGS, Sources, policy_help};
+use breakerbox_gateway::config::{Config, SETTINGS, Sources, policy_form, policy_help};
 use clap::builder::{Resettable, StyledStr};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
@@ -23,7 +23,11 @@ fn id(flag: &str) -> &str {
 /// A flag of `serve`.
 struct Flag {
     name: String,
-    help: String,
+    /// The description, without a full stop.
+    what: String,
+    /// The accepted values, as a phrase that follows "accepts".
+    expects: String,
+    default: String,
     table: String,
     value_name: &'static str,
     /// Whether the flag may be given without a value.
@@ -35,7 +39,7 @@ fn value_name(expects: &str) -> &'static str {
     match expects {
         text if text.starts_with("a duration") => "DURATION",
         text if text.starts_with("a size") => "SIZE",
-        text if text.starts_with("a whole number") => "N",
+        text if text.starts_with("a whole number") || text.starts_with("a number") => "N",
         text if text.starts_with("a path") => "PATH",
         _ => "VALUE",
     }
@@ -45,12 +49,13 @@ fn value_name(expects: &str) -> &'static str {
 fn all() -> Vec<Flag> {
     let settings = SETTINGS.iter().filter_map(|setting| {
         let table = setting.key.split_once('.').map_or("settings", |(table, _)| table);
-        let help = format!("{} [default: {}]", setting.what.trim_end_matches('.'), setting.default_value());
         Some(Flag {
             name: setting.flag()?,
-            help,
+            what: setting.what.trim_end_matches('.').to_owned(),
+            default: setting.default_value(),
             table: table.to_owned(),
             value_name: value_name(&setting.expects()),
+            expects: setting.expects(),
             is_switch: setting.switch,
         })
     });
@@ -59,8 +64,15 @@ fn all() -> Vec<Flag> {
     let policy = POLICY_KEYS.iter().map(|key| {
         let name = format!("--policy-{}", key.replace('_', "-"));
         let default = defaults.iter().find(|(name, _)| name == key).map_or("none", |(_, value)| value);
-        let help = format!("{} [default: {default}]", policy_help(key));
-        Flag { name, help, table: "policy".to_owned(), value_name: "VALUE", is_switch: false }
+        Flag {
+            name,
+            what: policy_help(key).to_owned(),
+            expects: policy_form(key).to_owned(),
+            default: default.to_owned(),
+            table: "policy".to_owned(),
+            value_name: value_name(policy_form(key)),
+            is_switch: false,
+        }
     });
     settings.chain(policy).collect()
 }
@@ -69,12 +81,18 @@ fn argument(flag: Flag) -> Arg {
     let name = id(&flag.name).to_owned();
     let mut heading = flag.table.clone();
     heading[..1].make_ascii_uppercase();
+    let Flag { what, expects, default, .. } = &flag;
+    // The short help has the first sentence alone.
+    let first = what.split(". ").next().unwrap_or(what);
+    let short = format!("{first} [default: {default}]");
+    let long = format!("{what}. Accepts {expects} [default: {default}]");
     let argument = Arg::new(name.clone())
         .long(name)
         .value_name(flag.value_name)
         .action(ArgAction::Append)
         .allow_hyphen_values(true)
-        .help(StyledStr::from(flag.help))
+        .help(StyledStr::from(short))
+        .long_help(StyledStr::from(long))
         .help_heading(Resettable::Value(heading.into()));
     // The policy has two dozen flags that are rarely used, and would hide the rest.
     let argument = argument.hide_short_help(flag.table == "policy");

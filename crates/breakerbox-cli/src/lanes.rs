@@ -8,15 +8,15 @@ use super::limit::Limit;
 use super::output::{Column, Output};
 
 const COLUMNS: &[Column] = &[
-    ("ID", "/id"),
-    ("TENANT", "/tenant"),
-    ("WAITING", "/waiting"),
-    ("IN FLIGHT", "/in_flight"),
-    ("WAITS FOR", "/waits_for"),
-    ("UNTIL", "/waits_until"),
-    ("CIRCUIT", "/circuit/state"),
-    ("ENDPOINT", "/endpoint"),
-    ("KEY", "/circuit/key"),
+    Column::id("ID", &["/id"]),
+    Column::tenant(),
+    Column::text("WAITING", &["/waiting"], 7),
+    Column::text("IN FLIGHT", &["/in_flight"], 9),
+    Column::text("WAITS FOR", &["/waits_for"], 15),
+    Column::time("UNTIL", &["/waits_until"]),
+    Column::text("CIRCUIT", &["/circuit/state"], 9),
+    Column::id("ENDPOINT", &["/endpoint"]).extra(),
+    Column::text("KEY", &["/circuit/key"], 25),
 ];
 
 /// List lanes, and what their deliveries wait for.
@@ -44,5 +44,5 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
     let Action::List { tenant, limit } = &arguments.action;
     let ask = Ask::get(&["lanes"]).query("tenant", tenant.as_ref());
     let (items, more) = arguments.gateway.pages(&ask, *limit)?;
-    output.list(COLUMNS, &items, more)
+    output.list(COLUMNS, "/id", &items, more)
 }

@@ -4,8 +4,11 @@
 //! | --- | --- |
 //! | `serve`, `flags` | runs the gateway, with a flag for each of its settings |
 //! | `listen` | a local receiver, for testing |
-//! | `send`, `tenants`, `endpoints`, `deliveries`, `lanes`, `resends`, `reminders` | commands that call the API |
-//! | `circuits`, `notifications`, `keys` | commands that call the API |
+//! | `send`, `tenants`, `endpoints`, `events`, `deliveries`, `lanes`, `resends` | commands that call the API |
+//! | `reminders`, `circuits`, `notifications`, `keys` | commands that call the API |
+//! | `watch` | prints the changes of deliveries and circuits as they happen |
+//! | `names` | finds the resource that a name means: an ID, the end of an ID, a URL, a reference or a key |
+//! | `times` | times and durations as people write and read them |
 //! | `policies` | shows and changes the policy of a tenant's or an endpoint's circuits |
 //! | `payload` | reads payloads from an argument, a file or standard input |
 //! | `client` | the API client |
@@ -25,6 +28,7 @@ mod client;
 mod completions;
 mod deliveries;
 mod endpoints;
+mod events;
 mod failure;
 mod fields;
 mod flags;
@@ -33,6 +37,7 @@ mod lanes;
 mod limit;
 mod listen;
 mod migrate;
+mod names;
 mod notifications;
 mod output;
 mod payload;
@@ -47,7 +52,9 @@ mod result_table;
 mod send;
 mod serve;
 mod tenants;
+mod times;
 mod usage;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -79,6 +86,7 @@ enum Command {
     Send(send::Arguments),
     Tenants(tenants::Arguments),
     Endpoints(endpoints::Arguments),
+    Events(events::Arguments),
     Deliveries(deliveries::Arguments),
     Lanes(lanes::Arguments),
     Resends(resends::Arguments),
@@ -112,6 +120,7 @@ pub fn run_with(clocks: &Clocks) -> ExitCode {
         Command::Send(arguments) => send::run(&arguments, output),
         Command::Tenants(arguments) => tenants::run(&arguments, output),
         Command::Endpoints(arguments) => endpoints::run(&arguments, output),
+        Command::Events(arguments) => events::run(&arguments, output),
         Command::Deliveries(arguments) => deliveries::run(&arguments, output),
         Command::Lanes(arguments) => lanes::run(&arguments, output),
         Command::Resends(arguments) => resends::run(&arguments, output),

@@ -9,17 +9,22 @@ use super::limit::Limit;
 use super::output::{Column, Output};
 
 const COLUMNS: &[Column] = &[
-    ("ID", "/id"),
-    ("AT", "/at"),
-    ("KIND", "/kind"),
-    ("TENANT", "/tenant"),
-    ("STATE", "/results/0/state"),
-    ("TITLE", "/title"),
+    Column::id("ID", &["/id"]),
+    Column::time("AT", &["/at"]),
+    Column::text("KIND", &["/kind"], 16),
+    Column::tenant(),
+    Column::text("STATE", &["/results/0/state"], 8),
+    Column::text("TITLE", &["/title"], 30),
 ];
 
-const TESTED: &[Column] = &[("TARGET", "/target"), ("OK", "/ok"), ("RESPONSE", "/response"), ("TO", "/to")];
+const TESTED: &[Column] = &[
+    Column::id("TARGET", &["/target"]),
+    Column::text("OK", &["/ok"], 3),
+    Column::text("RESPONSE", &["/response"], 20),
+    Column::text("TO", &["/to"], 20),
+];
 
-const SECRETS: &[Column] = &[("TARGET", "/target"), ("SECRET", "/secret")];
+const SECRETS: &[Column] = &[Column::id("TARGET", &["/target"]), Column::text("SECRET", &["/secret"], 94)];
 
 /// List notifications, test a tenant's targets, and show their signing secrets.
 #[derive(Args)]
@@ -67,12 +72,12 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
                 .query("kind", kind.as_ref())
                 .query("state", state.as_ref());
             let (items, more) = gateway.pages(&ask, *limit)?;
-            output.list(COLUMNS, &items, more)
+            output.list(COLUMNS, "/id", &items, more)
         }
         Action::Test { tenant } => {
             let tested = gateway.request(Ask::post(&["tenants", tenant, "notifications", "test"]))?;
             let targets = items(&tested, "/targets");
-            output.list(TESTED, &targets, false)?;
+            output.list(TESTED, "/target", &targets, false)?;
             let failed = targets.iter().filter(|target| target["ok"] == false).count();
             if failed > 0 {
                 let of = targets.len();
@@ -84,7 +89,7 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
         }
         Action::Secrets { tenant } => {
             let shown = gateway.request(Ask::get(&["tenants", tenant, "notifications", "secrets"]))?;
-            output.list(SECRETS, &items(&shown, "/secrets"), false)
+            output.list(SECRETS, "/target", &items(&shown, "/secrets"), false)
         }
     }
 }

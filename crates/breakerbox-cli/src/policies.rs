@@ -10,8 +10,12 @@ use super::failure::Failure;
 use super::fields::{Field, body};
 use super::output::{Column, Output};
 
-const COLUMNS: &[Column] =
-    &[("NAME", "/name"), ("VALUE", "/value"), ("DEFAULT", "/default"), ("ORIGIN", "/origin")];
+const COLUMNS: &[Column] = &[
+    Column::text("NAME", &["/name"], 25),
+    Column::text("VALUE", &["/value"], 12),
+    Column::text("DEFAULT", &["/default"], 12),
+    Column::text("ORIGIN", &["/origin"], 12),
+];
 
 /// The values to change. Without any, the command only shows the policy.
 #[derive(Args)]
@@ -42,7 +46,7 @@ pub(super) fn run(
     if output.json {
         return output.show(&answer);
     }
-    output.list(COLUMNS, &rows(&answer), false)?;
+    output.list(COLUMNS, "/name", &rows(&answer), false)?;
     match (&answer["endpoint"], &answer["decided_by"]) {
         (Value::String(_), Value::Null) if !answer["own"].is_null() => {
             let by = answer["circuit_by"].as_str().unwrap_or_default();

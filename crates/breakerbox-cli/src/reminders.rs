@@ -11,36 +11,41 @@ use super::client::{Ask, Gateway};
 use super::failure::Failure;
 use super::fields::{Field, body};
 use super::limit::Limit;
+use super::names::{Kind, resolve};
 use super::output::{Column, Output};
 use super::payload;
+use super::times;
 
 const COLUMNS: &[Column] = &[
-    ("ID", "/id"),
-    ("TENANT", "/tenant"),
-    ("STATE", "/state"),
-    ("STOPPED REASON", "/stopped_reason"),
-    ("RUNS", "/runs"),
-    ("NEXT", "/next_at"),
-    ("EVERY", "/every"),
-    ("CRON", "/cron"),
-    ("REFERENCE", "/reference"),
-    ("URL", "/url"),
+    Column::id("ID", &["/id"]),
+    Column::tenant(),
+    Column::text("STATE", &["/state"], 9),
+    Column::text("STOPPED", &["/stopped_reason"], 10).optional(),
+    Column::text("RUNS", &["/runs"], 5),
+    Column::time("NEXT", &["/next_at"]),
+    Column::text("SCHEDULE", &["/cron", "/every"], 12),
+    Column::text("REFERENCE", &["/reference"], 9).optional(),
+    Column::text("URL", &["/url"], 16),
 ];
 
 const RUNS: &[Column] = &[
-    ("DELIVERY", "/delivery"),
-    ("RUN", "/number"),
-    ("SCHEDULED", "/scheduled_at"),
-    ("SKIPPED", "/skipped"),
-    ("STATE", "/state"),
-    ("REASON", "/reason"),
-    ("PARKED", "/parked"),
-    ("ATTEMPTS", "/attempts"),
-    ("SENT", "/sent_at"),
-    ("FINISHED", "/finished_at"),
+    Column::id("DELIVERY", &["/delivery"]),
+    Column::text("RUN", &["/number"], 4),
+    Column::time("SCHEDULED", &["/scheduled_at"]),
+    Column::text("SKIPPED", &["/skipped"], 7).unless("0"),
+    Column::text("STATE", &["/state"], 9),
+    Column::text("REASON", &["/reason"], 10).optional(),
+    Column::text("PARKED", &["/parked"], 6).unless("no"),
+    Column::text("TRIES", &["/attempts"], 5),
+    Column::time("SENT", &["/sent_at"]),
+    Column::time("FINISHED", &["/finished_at"]),
 ];
 
-const TIMES: &[Column] = &[("AT", "/at"), ("LOCAL", "/local"), ("WEEKDAY", "/weekday")];
+const TIMES: &[Column] = &[
+    Column::text("AT", &["/at"], 24),
+    Column::text("LOCAL", &["/local"], 29),
+    Column::text("WEEKDAY", &["/weekday"], 9),
+];
 
 /// List, show, create, change, pause, resume, run and cancel reminders.
 #[derive(Args)]
@@ -69,12 +74,15 @@ const NEW_FIELDS: &str = "API fields, such as max_runs=null; they override the o
 /// The fields that define a reminder's schedule.
 #[derive(Args)]
 struct Times {
-    /// Time of the run, such as 2030-01-31T09:00:00+01:00; with --every, time of the first run; with --cron, earliest
-    /// time of a run
-    #[arg(long, value_name = "TIME")]
+    /// Time of the run: 5m (from now), 2030-01-31 (UTC) or 2030-01-31T09:00:00+01:00; with --every, time of the first
+    /// run; with --cron, earliest time of a run
+    #[arg(long, value_name = "TIME", value_parser = times::future)]
     at: Option<String>,
+    /// Time until the run, such as 5s; the same as --at with a duration
+    #[arg(long = "in", value_name = "DURATION", conflicts_with = "at", value_parser = times::from_now)]
+    within: Option<String>,
     /// Interval between runs, such as 24h
-    #[arg(long, value_name = "DURATION", conflicts_with = "cron")]
+    #[arg(long, value_name = "DURATION", conflicts_with = "cron", value_parser = times::duration_text)]
     every: Option<String>,
     /// Cron expression, in the time zone of --time-zone: minute, hour, day, month, weekday, such as '0 9 * * MON-FRI'
     #[arg(long, value_name = "EXPRESSION")]
@@ -82,8 +90,8 @@ struct Times {
     /// Time zone of the cron expression, such as Europe/Berlin. Default: UTC
     #[arg(long, value_name = "ZONE")]
     time_zone: Option<String>,
-    /// Time after which the reminder no longer runs
-    #[arg(long, value_name = "TIME")]
+    /// Time after which the reminder no longer runs, in the forms of --at
+    #[arg(long, value_name = "TIME", value_parser = times::future)]
     ends_at: Option<String>,
     /// Maximum number of runs
     #[arg(long, value_name = "N")]
@@ -94,7 +102,7 @@ impl Times {
     fn parts(&self) -> [(&'static str, Option<Value>); 6] {
         let text = |text: &Option<String>| text.as_ref().map(|text| json!(text));
         [
-            ("at", text(&self.at)),
+            ("at", text(&self.at).or_else(|| text(&self.within))),
             ("every", text(&self.every)),
             ("cron", text(&self.cron)),
             ("time_zone", text(&self.time_zone)),
@@ -126,7 +134,7 @@ struct Sent {
     #[arg(long, value_name = "NAME")]
     reference: Option<String>,
     /// Maximum time that a run waits before it expires, such as 1h
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", value_parser = times::duration_text)]
     expires_after: Option<String>,
     /// API fields, such as priority=low; they override the options
     #[arg(value_name = "FIELD=VALUE")]
@@ -202,10 +210,11 @@ enum Action {
     },
     /// Show a reminder and its next run
     Show {
-        /// ID of the reminder (rem_...)
+        /// Reminder: its ID (rem_...), the end of its ID, or its reference
+        #[arg(value_name = "REMINDER")]
         id: String,
     },
-    /// Create a reminder: once (--at), at an interval (--every) or by a cron expression (--cron)
+    /// Create a reminder: once (--at or --in), at an interval (--every) or by a cron expression (--cron)
     Create {
         /// URL to call
         #[arg(value_name = "DESTINATION")]
@@ -225,7 +234,8 @@ enum Action {
     #[command(mut_arg("catch_up", |catch_up| catch_up.help(NEW_CATCH_UP)))]
     #[command(mut_arg("fields", |fields| fields.help(NEW_FIELDS)))]
     Change {
-        /// ID of the reminder (rem_...)
+        /// Reminder: its ID (rem_...), the end of its ID, or its reference
+        #[arg(value_name = "REMINDER")]
         id: String,
         /// New URL to call
         #[arg(long = "to", value_name = "DESTINATION")]
@@ -237,27 +247,32 @@ enum Action {
     },
     /// Pause a reminder until it is resumed; a waiting run is withdrawn
     Pause {
-        /// ID of the reminder (rem_...)
+        /// Reminder: its ID (rem_...), the end of its ID, or its reference
+        #[arg(value_name = "REMINDER")]
         id: String,
     },
     /// Resume a paused or stopped reminder; occurrences during the pause are skipped
     Resume {
-        /// ID of the reminder (rem_...)
+        /// Reminder: its ID (rem_...), the end of its ID, or its reference
+        #[arg(value_name = "REMINDER")]
         id: String,
     },
     /// Start a run now, in addition to the schedule
     Run {
-        /// ID of the reminder (rem_...)
+        /// Reminder: its ID (rem_...), the end of its ID, or its reference
+        #[arg(value_name = "REMINDER")]
         id: String,
     },
     /// Cancel a reminder permanently
     Cancel {
-        /// ID of the reminder (rem_...)
+        /// Reminder: its ID (rem_...), the end of its ID, or its reference
+        #[arg(value_name = "REMINDER")]
         id: String,
     },
     /// List a reminder's runs, newest first
     Runs {
-        /// ID of the reminder (rem_...)
+        /// Reminder: its ID (rem_...), the end of its ID, or its reference
+        #[arg(value_name = "REMINDER")]
         id: String,
         #[command(flatten)]
         limit: Limit,
@@ -266,8 +281,8 @@ enum Action {
     Preview {
         #[command(flatten)]
         times: Times,
-        /// Assumed time of creation. Default: now
-        #[arg(long, value_name = "TIME")]
+        /// Assumed time of creation, in the forms of --at. Default: now
+        #[arg(long, value_name = "TIME", value_parser = times::future)]
         from: Option<String>,
         /// Number of runs to show, at most 50. Default: 10
         #[arg(long, value_name = "N")]
@@ -277,16 +292,17 @@ enum Action {
 
 pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> {
     let gateway = &arguments.gateway;
+    let named = |name: &str| resolve(gateway, Kind::Reminder, name);
     let ask = match &arguments.action {
         Action::List { tenant, state, reference, limit } => {
             let ask =
                 Ask::get(&["reminders"]).query("tenant", tenant.as_ref()).query("state", state.as_ref());
             let (items, more) = gateway.pages(&ask.query("reference", reference.as_ref()), *limit)?;
-            return output.list(COLUMNS, &items, more);
+            return output.list(COLUMNS, "/id", &items, more);
         }
         Action::Runs { id, limit } => {
-            let (items, more) = gateway.pages(&Ask::get(&["reminders", id, "runs"]), *limit)?;
-            return output.list(RUNS, &items, more);
+            let (items, more) = gateway.pages(&Ask::get(&["reminders", &named(id)?, "runs"]), *limit)?;
+            return output.list(RUNS, "/delivery", &items, more);
         }
         Action::Preview { times, from, count } => {
             let more =
@@ -294,9 +310,9 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
             let given = times.parts().into_iter().chain(more);
             let answer = gateway.request(Ask::post(&["reminders", "preview"]).json(&body(given, [])))?;
             let shown = answer.get("times").and_then(Value::as_array);
-            return output.list(TIMES, shown.map_or(&[], Vec::as_slice), false);
+            return output.list(TIMES, "/at", shown.map_or(&[], Vec::as_slice), false);
         }
-        Action::Show { id } => Ask::get(&["reminders", id]),
+        Action::Show { id } => Ask::get(&["reminders", &named(id)?]),
         Action::Create { destination, tenant, times, sent } => {
             let mut given = vec![
                 ("url", Some(json!(destination))),
@@ -315,12 +331,12 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
                 let message = "nothing to change; pass an option such as --cron '0 10 * * *', or a field such as priority=low";
                 return Err(Failure::Input(message.into()));
             }
-            Ask::patch(&["reminders", id]).body(written.into())
+            Ask::patch(&["reminders", &named(id)?]).body(written.into())
         }
-        Action::Pause { id } => Ask::post(&["reminders", id, "pause"]),
-        Action::Resume { id } => Ask::post(&["reminders", id, "resume"]),
-        Action::Run { id } => Ask::post(&["reminders", id, "run"]),
-        Action::Cancel { id } => Ask::post(&["reminders", id, "cancel"]),
+        Action::Pause { id } => Ask::post(&["reminders", &named(id)?, "pause"]),
+        Action::Resume { id } => Ask::post(&["reminders", &named(id)?, "resume"]),
+        Action::Run { id } => Ask::post(&["reminders", &named(id)?, "run"]),
+        Action::Cancel { id } => Ask::post(&["reminders", &named(id)?, "cancel"]),
     };
     output.show(&gateway.request(ask)?)
 }

@@ -6,17 +6,18 @@ use super::client::{Ask, Gateway};
 use super::deliveries::{Filter, RESENDABLE, resend};
 use super::failure::Failure;
 use super::limit::Limit;
+use super::names::{Kind, resolve};
 use super::output::{Column, Output};
 
 const COLUMNS: &[Column] = &[
-    ("ID", "/id"),
-    ("STATE", "/state"),
-    ("TENANT", "/filter/tenant"),
-    ("RESENT", "/resent"),
-    ("SKIPPED", "/skipped"),
-    ("PROCESSED UNTIL", "/processed_until"),
-    ("CREATED", "/created_at"),
-    ("FINISHED", "/finished_at"),
+    Column::id("ID", &["/id"]),
+    Column::text("STATE", &["/state"], 9),
+    Column::text("TENANT", &["/filter/tenant"], 6),
+    Column::text("RESENT", &["/resent"], 7),
+    Column::text("SKIPPED", &["/skipped"], 7),
+    Column::time("PROCESSED UNTIL", &["/processed_until"]),
+    Column::time("CREATED", &["/created_at"]),
+    Column::time("FINISHED", &["/finished_at"]),
 ];
 
 /// List, show, start and cancel jobs that resend many deliveries.
@@ -40,7 +41,7 @@ enum Action {
     },
     /// Show a resend job and its progress
     Show {
-        /// ID of the job (job_...)
+        /// ID of the job (job_...), or the end of it
         id: String,
     },
     /// Resend all deliveries that match the filter (by default, failed ones)
@@ -51,7 +52,7 @@ enum Action {
     },
     /// Cancel a resend job; deliveries that it has already made pending stay pending
     Cancel {
-        /// ID of the job (job_...)
+        /// ID of the job (job_...), or the end of it
         id: String,
     },
 }
@@ -62,11 +63,11 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
         Action::List { tenant, limit } => {
             let ask = Ask::get(&["resends"]).query("tenant", tenant.as_ref());
             let (items, more) = gateway.pages(&ask, *limit)?;
-            return output.list(COLUMNS, &items, more);
+            return output.list(COLUMNS, "/id", &items, more);
         }
-        Action::Show { id } => Ask::get(&["resends", id]),
-        Action::Start { filter } => resend(filter)?,
-        Action::Cancel { id } => Ask::post(&["resends", id, "cancel"]),
+        Action::Show { id } => Ask::get(&["resends", &resolve(gateway, Kind::Job, id)?]),
+        Action::Start { filter } => resend(gateway, filter)?,
+        Action::Cancel { id } => Ask::post(&["resends", &resolve(gateway, Kind::Job, id)?, "cancel"]),
     };
     output.show(&gateway.request(ask)?)
 }

@@ -13,6 +13,7 @@ use super::client::{Ask, Gateway};
 use super::failure::Failure;
 use super::output::Output;
 use super::payload;
+use super::times;
 
 /// Submit an event. When the command returns, the event is stored durably.
 ///
@@ -47,12 +48,16 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
 
-    /// Earliest time of delivery, such as 2030-01-31T12:00:00Z
-    #[arg(long, value_name = "TIME")]
+    /// Earliest time of delivery: 5m (from now), 2030-01-31 (UTC) or 2030-01-31T12:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = times::future)]
     not_before: Option<String>,
 
+    /// Time until the earliest delivery, such as 5s; the same as --not-before with a duration
+    #[arg(long = "in", value_name = "DURATION", conflicts_with = "not_before", value_parser = times::from_now)]
+    within: Option<String>,
+
     /// Maximum time that deliveries wait before they expire, such as 72h
-    #[arg(long, value_name = "DURATION", value_parser = breakerbox_core::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = crate::times::duration)]
     expires_after: Option<Duration>,
 
     /// Content type of a payload that is not JSON, such as text/plain
@@ -98,7 +103,7 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
         content_type: arguments.content_type.as_deref(),
         priority: arguments.priority.map(Priority::name),
         url: arguments.to.as_deref(),
-        not_before: arguments.not_before.as_deref(),
+        not_before: arguments.not_before.as_deref().or(arguments.within.as_deref()),
         expires_after: arguments.expires_after.map(breakerbox_core::format_duration),
     };
     let body = serde_json::to_vec(&body).map_err(|error| Failure::Input(error.to_string()))?;

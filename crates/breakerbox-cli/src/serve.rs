@@ -14,6 +14,7 @@ use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};
 
+use super::client::DEFAULT_URL;
 use super::failure::{Failure, with_sources};
 use super::flags::Flags;
 use super::output::{Output, print};
@@ -28,6 +29,10 @@ const INTERRUPTED: Duration = Duration::from_secs(2);
 ///
 /// The first start prints an admin key once, if standard output is a terminal; otherwise use --admin-key-file. SIGTERM
 /// shuts the gateway down gracefully: requests in flight have --grace (default 30s) to finish.
+///
+/// To try the gateway with a receiver on this machine, which it does not call by default:
+///
+///   breakerbox serve --dev
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Arguments {
@@ -91,6 +96,9 @@ fn start(loaded: &Loaded, clocks: &Clocks) -> Result<(), Failure> {
     for name in &loaded.unknown_variables {
         warn!("ignoring the environment variable {name}: it is not a setting");
     }
+    if config.dev {
+        warn!("trial mode (--dev): loopback addresses are allowed; do not use it in production");
+    }
     descriptors::raise();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -106,7 +114,7 @@ async fn serve(config: &Config, clocks: &Clocks) -> Result<(), Failure> {
     // Installed first: a signal during startup must not kill the process.
     let mut signals = StopSignals::new()
         .map_err(|error| Failure::Environment(format!("can't install signal handlers: {error}")))?;
-    let printed = config.secrets.print_admin_key;
+    let printed = config.secrets.print_admin_key.or(config.dev.then_some(true));
     let mut starting = std::pin::pin!(Gateway::start_showing(config, clocks, move |key| show(key, printed)));
     let started = tokio::select! {
         started = &mut starting => Some(started),
@@ -168,7 +176,10 @@ fn show(key: &ApiKeyText, printed: Option<bool>) -> io::Result<Show> {
 fn welcome(gateway: &Gateway, config: &Config) -> String {
     let url = format!("http://{}", gateway.address());
     let data = config.data.display();
-    let listens = format!("Breakerbox is listening on {url}; its data directory is {data}.\n");
+    let mut listens = format!("Breakerbox is listening on {url}; its data directory is {data}.\n");
+    if config.dev {
+        listens.push_str("Trial mode (--dev): the gateway may call receivers on this machine. Do not use it in production.\n");
+    }
     let Some(first) = gateway.first_start() else {
         if gateway.has_keys() {
             return listens;
@@ -198,6 +209,9 @@ There is no API key yet: standard output is not a terminal, so none was generate
             );
         }
     };
+    if config.dev {
+        return format!("{listens}{}", trial_steps(&url, &key));
+    }
     format!(
         "{listens}
 Create an endpoint, and send it an event:
@@ -211,4 +225,35 @@ Create an endpoint, and send it an event:
 Create more keys with `breakerbox keys create`. API reference: {url}/docs
 "
     )
+}
+
+/// Returns the next steps of a trial, for two other terminals. README's quick start explains them.
+fn trial_steps(url: &str, key: &str) -> String {
+    let program = program();
+    // The commands know the default address.
+    let address =
+        if url == DEFAULT_URL { String::new() } else { format!("    export BREAKERBOX_URL={url}\n") };
+    format!(
+        "
+In a second terminal, start a receiver that fails until you press Enter:
+
+    {program} listen --failing --delay 300ms
+
+In a third terminal, create an endpoint for the receiver, send events, and watch its circuit:
+
+    export BREAKERBOX_API_KEY={key}
+{address}    {program} endpoints create http://127.0.0.1:8081/
+    for n in $(seq 30); do {program} send order.created \"{{\\\"id\\\": $n}}\" --quiet; done
+    {program} circuits watch
+
+API reference: {url}/docs
+"
+    )
+}
+
+/// Returns the program as it was started, if that was with a path, so that the printed commands can be pasted.
+fn program() -> String {
+    let name = std::env::args_os().next().map(PathBuf::from);
+    let path = name.filter(|path| path.components().count() > 1);
+    path.and_then(|path| path.to_str().map(String::from)).unwrap_or_else(|| "breakerbox".to_owned())
 }

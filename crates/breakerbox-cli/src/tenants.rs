@@ -11,12 +11,12 @@ use super::output::{Column, Output};
 use super::policies::{self, Changes};
 
 const COLUMNS: &[Column] = &[
-    ("ID", "/id"),
-    ("NAME", "/name"),
-    ("ENABLED", "/enabled"),
-    ("CIRCUIT BY", "/circuit_by"),
-    ("BACKLOG LIMIT", "/backlog/count"),
-    ("CREATED", "/created_at"),
+    Column::text("ID", &["/id"], 16),
+    Column::text("NAME", &["/name"], 12),
+    Column::text("ENABLED", &["/enabled"], 7),
+    Column::text("CIRCUIT BY", &["/circuit_by"], 10),
+    Column::text("BACKLOG LIMIT", &["/backlog/count"], 13),
+    Column::time("CREATED", &["/created_at"]),
 ];
 
 /// List, show, create, change and delete tenants.
@@ -93,7 +93,7 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
     let ask = match &arguments.action {
         Action::List { limit } => {
             let (items, more) = gateway.pages(&Ask::get(&["tenants"]), *limit)?;
-            return output.list(COLUMNS, &items, more);
+            return output.list(COLUMNS, "/id", &items, more);
         }
         Action::Show { id } => Ask::get(&["tenants", id]),
         Action::Create { id, fields } => {

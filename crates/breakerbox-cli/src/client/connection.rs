@@ -23,10 +23,14 @@ pub(super) enum ConnectionError {
     Connect(io::Error),
     #[error("TLS handshake failed: {0}")]
     Tls(io::Error),
+    #[error("the server speaks plain HTTP there, not TLS; use http:// instead of https://")]
+    NotTls,
     #[error("the system has no certificate authorities; install them, or set SSL_CERT_FILE")]
     NoAuthorities,
     #[error("{0} is not a valid server name")]
     Name(String),
+    #[error("the response is not HTTP; if the server uses TLS, use https:// instead of http://")]
+    NotHttp,
     #[error("HTTP error: {0}")]
     Http(hyper::Error),
 }
@@ -48,7 +52,7 @@ pub(super) async fn send(
     let Some(trust) = trust else { return exchange(stream, request).await };
     let name = url.host_str().unwrap_or_default().trim_matches(['[', ']']).to_owned();
     let server = ServerName::try_from(name.clone()).map_err(|_| ConnectionError::Name(name))?;
-    let stream = TlsConnector::from(trust).connect(server, stream).await.map_err(ConnectionError::Tls)?;
+    let stream = TlsConnector::from(trust).connect(server, stream).await.map_err(tls_failed)?;
     exchange(stream, request).await
 }
 
@@ -73,9 +77,21 @@ async fn exchange<S>(stream: S, request: Request<Full<Bytes>>) -> Result<Respons
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let (mut sender, connection) =
-        http1::handshake(TokioIo::new(stream)).await.map_err(ConnectionError::Http)?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(http_failed)?;
     // The task ends with the response, or with the program.
     tokio::spawn(connection);
-    sender.send_request(request).await.map_err(ConnectionError::Http)
+    sender.send_request(request).await.map_err(http_failed)
+}
+
+/// Returns the reason why the handshake failed. A server without TLS responds with something that is not TLS.
+fn tls_failed(error: io::Error) -> ConnectionError {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    match inner {
+        Some(rustls::Error::InvalidMessage(_)) => ConnectionError::NotTls,
+        _ => ConnectionError::Tls(error),
+    }
+}
+
+fn http_failed(error: hyper::Error) -> ConnectionError {
+    if error.is_parse() { ConnectionError::NotHttp } else { ConnectionError::Http(error) }
 }

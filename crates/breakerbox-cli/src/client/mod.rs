@@ -10,9 +10,10 @@ use std::time::Duration;
 use breakerbox_storage::records::MAX_PAGE;
 use bytes::Bytes;
 use clap::Args;
-use http::{Method, Request, StatusCode, Uri, header};
+use http::{Method, Request, Uri, header};
 use http_body_util::{BodyExt, Full, Limited};
 use serde_json::Value;
+use tokio::runtime::Runtime;
 use url::Url;
 
 use super::failure::Failure;
@@ -21,6 +22,9 @@ use super::refusal::Refusal;
 
 /// The maximum size of a response, in bytes.
 const LONGEST_ANSWER: usize = 64 << 20;
+
+/// The URL of a gateway with default settings.
+pub(super) const DEFAULT_URL: &str = "http://127.0.0.1:8080";
 
 /// The gateway to call, and the key to call it with.
 #[derive(Args, Clone)]
@@ -31,7 +35,7 @@ pub(super) struct Gateway {
         long,
         value_name = "URL",
         env = "BREAKERBOX_URL",
-        default_value = "http://127.0.0.1:8080",
+        default_value = DEFAULT_URL,
         global = true
     )]
     url: String,
@@ -41,8 +45,16 @@ pub(super) struct Gateway {
     key: Option<String>,
 
     /// Timeout for each request
-    #[arg(long, value_name = "DURATION", default_value = "30s", global = true, value_parser = breakerbox_core::parse_duration)]
+    #[arg(long, value_name = "DURATION", default_value = "30s", global = true, value_parser = crate::times::duration)]
     timeout: Duration,
+}
+
+/// Returns a runtime for one command.
+pub(super) fn runtime() -> Result<Runtime, Failure> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::Environment(format!("can't start: {error}")))
 }
 
 /// A request to the API.
@@ -107,19 +119,35 @@ impl Ask {
 impl Gateway {
     /// Sends a request, and returns the response: JSON, or null if its body is empty.
     pub(super) fn request(&self, ask: Ask) -> Result<Value, Failure> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|error| Failure::Environment(format!("can't start: {error}")))?;
-        runtime.block_on(async {
-            match tokio::time::timeout(self.timeout, self.exchange(ask)).await {
-                Ok(answer) => answer,
-                Err(_) => {
-                    let limit = breakerbox_core::format_duration(self.timeout);
-                    Err(self.unreachable(format!("no response within {limit} (--timeout)")))
-                }
+        self.parsed(&self.request_bytes(ask)?)
+    }
+
+    /// Sends a request, and returns the body of the response byte for byte.
+    pub(super) fn request_bytes(&self, ask: Ask) -> Result<Bytes, Failure> {
+        runtime()?.block_on(self.exchange_in_time(ask))
+    }
+
+    /// Like [`request`](Self::request), for a command that sends several requests and waits in between.
+    pub(super) async fn request_async(&self, ask: Ask) -> Result<Value, Failure> {
+        self.parsed(&self.exchange_in_time(ask).await?)
+    }
+
+    async fn exchange_in_time(&self, ask: Ask) -> Result<Bytes, Failure> {
+        match tokio::time::timeout(self.timeout, self.exchange(ask)).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                let limit = breakerbox_core::format_duration(self.timeout);
+                Err(self.unreachable(format!("no response within {limit} (--timeout)")))
             }
-        })
+        }
+    }
+
+    /// Parses the body of a response: JSON, or null if it is empty.
+    pub(super) fn parsed(&self, body: &[u8]) -> Result<Value, Failure> {
+        if body.is_empty() {
+            return Ok(Value::Null);
+        }
+        serde_json::from_slice(body).map_err(|_| self.odd("the response is not JSON"))
     }
 
     /// Returns the items of a listing, and whether the gateway has more. Requests page after page until `limit` is
@@ -146,7 +174,7 @@ impl Gateway {
         }
     }
 
-    async fn exchange(&self, ask: Ask) -> Result<Value, Failure> {
+    async fn exchange(&self, ask: Ask) -> Result<Bytes, Failure> {
         let base = self.base()?;
         let mut url = base.clone();
         url.set_path(&format!("{}{}", base.path().trim_end_matches('/'), ask.path));
@@ -165,10 +193,7 @@ impl Gateway {
         if !parts.status.is_success() {
             return Err(Failure::Refused(Box::new(Refusal::new(&parts, &body))));
         }
-        if parts.status == StatusCode::NO_CONTENT || body.is_empty() {
-            return Ok(Value::Null);
-        }
-        serde_json::from_slice(&body).map_err(|_| self.odd("the response is not JSON"))
+        Ok(body)
     }
 
     fn build_request(&self, url: &Url, ask: Ask) -> Result<Request<Full<Bytes>>, Failure> {
@@ -220,7 +245,7 @@ impl Gateway {
     }
 
     /// Returns the failure for a response that is not from a gateway, or is from an incompatible version.
-    fn odd(&self, why: &str) -> Failure {
+    pub(super) fn odd(&self, why: &str) -> Failure {
         Failure::Environment(format!("the server at {} is not a Breakerbox gateway: {why}", self.url))
     }
 }

@@ -15,16 +15,17 @@ use super::client::{Ask, Gateway};
 use super::failure::Failure;
 use super::fields::body;
 use super::limit::Limit;
+use super::names::{Kind, resolve};
 use super::output::{Column, Output};
 
 const COLUMNS: &[Column] = &[
-    ("ID", "/id"),
-    ("NAME", "/name"),
-    ("SCOPES", "/scopes"),
-    ("TENANT", "/tenant"),
-    ("CREATED", "/created_at"),
-    ("EXPIRES", "/expires_at"),
-    ("REVOKED", "/revoked_at"),
+    Column::id("ID", &["/id"]),
+    Column::text("NAME", &["/name"], 16),
+    Column::text("SCOPES", &["/scopes"], 10),
+    Column::text("TENANT", &["/tenant"], 6),
+    Column::time("CREATED", &["/created_at"]),
+    Column::time("EXPIRES", &["/expires_at"]),
+    Column::time("REVOKED", &["/revoked_at"]),
 ];
 
 /// Create, list and revoke API keys.
@@ -55,7 +56,7 @@ enum Action {
     },
     /// Revoke a key; requests with the key are rejected immediately
     Revoke {
-        /// ID of the key (key_...), not the key itself
+        /// ID of the key (key_...), the end of it, or the name of the key; not the key itself
         id: String,
     },
 }
@@ -72,7 +73,7 @@ pub(super) struct New {
     #[arg(long, value_name = "ID")]
     tenant: Option<TenantId>,
     /// Lifetime of the key, such as 90d. Default: it never expires
-    #[arg(long, value_name = "DURATION", value_parser = breakerbox_core::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = crate::times::duration)]
     expires_after: Option<Duration>,
 }
 
@@ -100,9 +101,12 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
         Action::List { tenant, limit } => {
             let ask = Ask::get(&["keys"]).query("tenant", tenant.as_ref());
             let (items, more) = gateway.pages(&ask, *limit)?;
-            output.list(COLUMNS, &items, more)
+            output.list(COLUMNS, "/id", &items, more)
         }
-        Action::Revoke { id } => output.show(&gateway.request(Ask::post(&["keys", id, "revoke"]))?),
+        Action::Revoke { id } => {
+            let id = resolve(gateway, Kind::ApiKey, id)?;
+            output.show(&gateway.request(Ask::post(&["keys", &id, "revoke"]))?)
+        }
     }
 }
 

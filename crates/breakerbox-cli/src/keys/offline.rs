@@ -91,7 +91,7 @@ async fn list(
         items.extend(found.items.iter().map(shown));
         match found.next {
             Some(next) if items.len() < limit => page = PageOf::after(next, limit - items.len()),
-            next => return output.list(COLUMNS, &items, next.is_some()),
+            next => return output.list(COLUMNS, "/id", &items, next.is_some()),
         }
     }
 }

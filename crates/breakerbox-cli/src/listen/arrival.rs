@@ -16,6 +16,8 @@ use crate::failure::printable;
 
 /// The maximum length of a body that is printed without `--full`, in characters.
 const SHOWN: usize = 2_000;
+/// The maximum length of JSON that is printed as it was received, in bytes.
+const SHORT: usize = 80;
 /// The maximum number of `webhook-id`s to remember for detecting repeated requests.
 const REMEMBERED: usize = 100_000;
 
@@ -58,8 +60,9 @@ impl Arrival {
     }
 
     /// Returns the event's type, if the request has the header `webhook-event-type`.
-    fn event_type(&self) -> Option<&str> {
-        self.parts.headers.get(&WEBHOOK_EVENT_TYPE).and_then(|kind| kind.to_str().ok())
+    fn event_type(&self) -> Option<String> {
+        let kind = self.parts.headers.get(&WEBHOOK_EVENT_TYPE)?.to_str().ok()?;
+        Some(printable(kind.chars().take(128)))
     }
 
     /// Returns the result of the verification as one word.
@@ -116,13 +119,12 @@ impl Arrival {
         let answered = painted(&self.answered.to_string(), if self.answered < 300 { "32" } else { "31" });
         let path = self.parts.uri.path_and_query().map_or("/", |path| path.as_str());
         let again = if self.again { ", repeated" } else { "" };
-        let kind = self.event_type().map(|kind| format!("  {}", printable(kind.chars().take(128))));
+        let kind = self.event_type().map(|kind| format!("{kind}  ")).unwrap_or_default();
         let mut text = format!(
-            "{}  {} {}{}  {}{again}  {} bytes  {signature}  response {answered}\n",
+            "{}  response {answered}  {kind}{} {}  {}{again}  {} bytes  {signature}\n",
             clock(self.at),
             self.parts.method,
             printable(path.chars().take(200)),
-            kind.unwrap_or_default(),
             self.name(),
             self.body.len(),
         );
@@ -136,15 +138,15 @@ impl Arrival {
     }
 }
 
-/// Formats a body for display: indented JSON, text, or `(binary)`.
+/// Formats a body for display: JSON, indented unless it is short, text, or `(binary)`.
 fn shown(body: &[u8], full: bool) -> Vec<String> {
     if body.is_empty() {
         return vec![];
     }
     let Ok(text) = std::str::from_utf8(body) else { return vec!["(binary)".into()] };
     let limit = if full { usize::MAX } else { SHOWN };
-    // Indentation would make a long body even longer.
-    let pretty = (full || text.len() <= SHOWN)
+    // Indentation would make a long body even longer, and a short one harder to follow.
+    let pretty = (text.len() > SHORT && (full || text.len() <= SHOWN))
         .then(|| {
             serde_json::from_str::<Value>(text).and_then(|value| serde_json::to_string_pretty(&value)).ok()
         })
@@ -192,12 +194,14 @@ mod tests {
     fn bodies_are_shown_so_that_people_can_read_them() {
         for (body, full, expected) in [
             (&b""[..], false, vec![]),
-            (b"{\"a\":1}", false, vec!["{", "  \"a\": 1", "}"]),
+            (b"{\"a\":1}", false, vec!["{\"a\":1}"]),
             (b"a\x1b[2Jb", false, vec!["a\\u{1b}[2Jb"]),
             (b"\xff", false, vec!["(binary)"]),
         ] {
             assert_eq!(shown(body, full), expected);
         }
+        let longer = format!("{{\"a\":\"{}\"}}", "x".repeat(80));
+        assert_eq!(shown(longer.as_bytes(), false).len(), 3, "on lines of its own");
         let long = "x".repeat(3_000);
         assert!(shown(long.as_bytes(), false)[0].ends_with("x… (--full shows the rest)"));
         assert_eq!(shown(long.as_bytes(), true), [long]);

@@ -42,9 +42,9 @@ const RECOVER: &str = "/-/recover";
 
 /// Receive webhooks, verify their signatures, and print them.
 ///
-/// This receiver is for testing only. By default, the gateway does not send to loopback addresses; allow them with --allow:
+/// This receiver is for testing only. By default, the gateway does not send to loopback addresses; allow them with --dev:
 ///
-///   breakerbox serve --allow 127.0.0.0/8
+///   breakerbox serve --dev
 ///   breakerbox listen --secret whsec_...
 ///   breakerbox endpoints create http://127.0.0.1:8081/
 ///
@@ -75,7 +75,7 @@ pub(super) struct Arguments {
     status: u16,
 
     /// Delay before each response
-    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = breakerbox_core::parse_duration)]
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = crate::times::duration)]
     delay: Duration,
 
     /// Fail the first N requests
@@ -91,7 +91,7 @@ pub(super) struct Arguments {
     fail_status: u16,
 
     /// Retry-After header of failures
-    #[arg(long, value_name = "DURATION", value_parser = breakerbox_core::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = crate::times::duration)]
     retry_after: Option<Duration>,
 
     /// Print bodies in full

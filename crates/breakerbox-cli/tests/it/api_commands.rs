@@ -34,7 +34,7 @@ fn each_command_asks_what_it_says() {
         (&["tenants", "disable", "acme"], "PATCH /v1/tenants/acme", json!({"enabled": false})),
         (&["tenants", "secrets", "acme"], "GET /v1/tenants/acme/secrets", Value::Null),
         (&["tenants", "delete", "acme"], "DELETE /v1/tenants/acme", Value::Null),
-        (&["endpoints", "show", "ep_1"], "GET /v1/endpoints/ep_1", Value::Null),
+        (&["endpoints", "show", "ep_01h5k2m8w4c7e"], "GET /v1/endpoints/ep_01h5k2m8w4c7e", Value::Null),
         (
             &[
                 "endpoints",
@@ -50,25 +50,49 @@ fn each_command_asks_what_it_says() {
             json!({"url": "https://x.example/in", "tenant": "acme", "types": ["a.b", "c.*"], "timeout": "5s"}),
         ),
         (
-            &["endpoints", "change", "ep_1", "max_in_flight=8"],
-            "PATCH /v1/endpoints/ep_1",
+            &["endpoints", "change", "ep_01h5k2m8w4c7e", "max_in_flight=8"],
+            "PATCH /v1/endpoints/ep_01h5k2m8w4c7e",
             json!({"max_in_flight": 8}),
         ),
-        (&["endpoints", "enable", "ep_1"], "POST /v1/endpoints/ep_1/enable", Value::Null),
-        (&["endpoints", "disable", "ep_1"], "POST /v1/endpoints/ep_1/disable", Value::Null),
-        (&["endpoints", "secrets", "ep_1"], "GET /v1/endpoints/ep_1/secrets", Value::Null),
-        (&["endpoints", "rotate", "ep_1"], "POST /v1/endpoints/ep_1/secrets/rotate", Value::Null),
-        (&["endpoints", "test", "ep_1"], "POST /v1/endpoints/ep_1/test", Value::Null),
-        (&["endpoints", "delete", "ep_1"], "DELETE /v1/endpoints/ep_1", Value::Null),
-        (&["deliveries", "show", "dlv_1"], "GET /v1/deliveries/dlv_1", Value::Null),
-        (&["deliveries", "cancel", "dlv_1"], "POST /v1/deliveries/dlv_1/cancel", Value::Null),
-        (&["deliveries", "resend", "dlv_1"], "POST /v1/deliveries/dlv_1/resend", Value::Null),
+        (
+            &["endpoints", "enable", "ep_01h5k2m8w4c7e"],
+            "POST /v1/endpoints/ep_01h5k2m8w4c7e/enable",
+            Value::Null,
+        ),
+        (
+            &["endpoints", "disable", "ep_01h5k2m8w4c7e"],
+            "POST /v1/endpoints/ep_01h5k2m8w4c7e/disable",
+            Value::Null,
+        ),
+        (
+            &["endpoints", "secrets", "ep_01h5k2m8w4c7e"],
+            "GET /v1/endpoints/ep_01h5k2m8w4c7e/secrets",
+            Value::Null,
+        ),
+        (
+            &["endpoints", "rotate", "ep_01h5k2m8w4c7e"],
+            "POST /v1/endpoints/ep_01h5k2m8w4c7e/secrets/rotate",
+            Value::Null,
+        ),
+        (&["endpoints", "test", "ep_01h5k2m8w4c7e"], "POST /v1/endpoints/ep_01h5k2m8w4c7e/test", Value::Null),
+        (&["endpoints", "delete", "ep_01h5k2m8w4c7e"], "DELETE /v1/endpoints/ep_01h5k2m8w4c7e", Value::Null),
+        (&["deliveries", "show", "dlv_01h5k2m8w4c7e"], "GET /v1/deliveries/dlv_01h5k2m8w4c7e", Value::Null),
+        (
+            &["deliveries", "cancel", "dlv_01h5k2m8w4c7e"],
+            "POST /v1/deliveries/dlv_01h5k2m8w4c7e/cancel",
+            Value::Null,
+        ),
+        (
+            &["deliveries", "resend", "dlv_01h5k2m8w4c7e"],
+            "POST /v1/deliveries/dlv_01h5k2m8w4c7e/resend",
+            Value::Null,
+        ),
         (
             &["deliveries", "resend-all", "--tenant", "acme", "--from", "2030-01-01T00:00:00Z"],
             "POST /v1/resends",
             json!({"tenant": "acme", "from": "2030-01-01T00:00:00Z"}),
         ),
-        (&["reminders", "show", "rem_1"], "GET /v1/reminders/rem_1", Value::Null),
+        (&["reminders", "show", "rem_01h5k2m8w4c7e"], "GET /v1/reminders/rem_01h5k2m8w4c7e", Value::Null),
         (
             &["reminders", "create", "https://x.example/in", "--at", "2030-01-31T09:00:00Z"],
             "POST /v1/reminders",
@@ -121,52 +145,84 @@ fn each_command_asks_what_it_says() {
             json!({"url": "https://x.example/in", "every": "1h", "payload_base64": "aGk=", "content_type": "text/plain"}),
         ),
         (
-            &["reminders", "change", "rem_1", "--to", "https://y.example", "--every", "2h", "max_runs=null"],
-            "PATCH /v1/reminders/rem_1",
+            &[
+                "reminders",
+                "change",
+                "rem_01h5k2m8w4c7e",
+                "--to",
+                "https://y.example",
+                "--every",
+                "2h",
+                "max_runs=null",
+            ],
+            "PATCH /v1/reminders/rem_01h5k2m8w4c7e",
             json!({"url": "https://y.example", "every": "2h", "max_runs": null}),
         ),
         (
-            &["reminders", "change", "rem_1", "--payload", "1"],
-            "PATCH /v1/reminders/rem_1",
+            &["reminders", "change", "rem_01h5k2m8w4c7e", "--payload", "1"],
+            "PATCH /v1/reminders/rem_01h5k2m8w4c7e",
             json!({"payload": 1}),
         ),
-        (&["reminders", "pause", "rem_1"], "POST /v1/reminders/rem_1/pause", Value::Null),
-        (&["reminders", "resume", "rem_1"], "POST /v1/reminders/rem_1/resume", Value::Null),
-        (&["reminders", "run", "rem_1"], "POST /v1/reminders/rem_1/run", Value::Null),
-        (&["reminders", "cancel", "rem_1"], "POST /v1/reminders/rem_1/cancel", Value::Null),
-        (&["circuits", "show", "c1"], "GET /v1/circuits/c1", Value::Null),
         (
-            &["circuits", "force-open", "c1", "--reason", "maintenance"],
-            "POST /v1/circuits/c1/force_open",
+            &["reminders", "pause", "rem_01h5k2m8w4c7e"],
+            "POST /v1/reminders/rem_01h5k2m8w4c7e/pause",
+            Value::Null,
+        ),
+        (
+            &["reminders", "resume", "rem_01h5k2m8w4c7e"],
+            "POST /v1/reminders/rem_01h5k2m8w4c7e/resume",
+            Value::Null,
+        ),
+        (&["reminders", "run", "rem_01h5k2m8w4c7e"], "POST /v1/reminders/rem_01h5k2m8w4c7e/run", Value::Null),
+        (
+            &["reminders", "cancel", "rem_01h5k2m8w4c7e"],
+            "POST /v1/reminders/rem_01h5k2m8w4c7e/cancel",
+            Value::Null,
+        ),
+        (&["circuits", "show", "cir_YQ"], "GET /v1/circuits/cir_YQ", Value::Null),
+        (
+            &["circuits", "force-open", "cir_YQ", "--reason", "maintenance"],
+            "POST /v1/circuits/cir_YQ/force_open",
             json!({"reason": "maintenance"}),
         ),
         (
-            &["circuits", "force-closed", "c1", "--reason", "x"],
-            "POST /v1/circuits/c1/force_closed",
+            &["circuits", "force-closed", "cir_YQ", "--reason", "x"],
+            "POST /v1/circuits/cir_YQ/force_closed",
             json!({"reason": "x"}),
         ),
         (
-            &["circuits", "disable", "c1", "--reason", "x"],
-            "POST /v1/circuits/c1/disable",
+            &["circuits", "disable", "cir_YQ", "--reason", "x"],
+            "POST /v1/circuits/cir_YQ/disable",
             json!({"reason": "x"}),
         ),
         (
-            &["circuits", "enable", "c1", "--reason", "x"],
-            "POST /v1/circuits/c1/enable",
+            &["circuits", "enable", "cir_YQ", "--reason", "x"],
+            "POST /v1/circuits/cir_YQ/enable",
             json!({"reason": "x"}),
         ),
         (
-            &["circuits", "release", "c1", "--reason", "x"],
-            "POST /v1/circuits/c1/release",
+            &["circuits", "release", "cir_YQ", "--reason", "x"],
+            "POST /v1/circuits/cir_YQ/release",
             json!({"reason": "x"}),
         ),
-        (&["circuits", "reset", "c1", "--reason", "x"], "POST /v1/circuits/c1/reset", json!({"reason": "x"})),
+        (
+            &["circuits", "reset", "cir_YQ", "--reason", "x"],
+            "POST /v1/circuits/cir_YQ/reset",
+            json!({"reason": "x"}),
+        ),
         (
             &["keys", "create", "--name", "ci", "--scope", "send,read", "--tenant", "acme"],
             "POST /v1/keys",
             json!({"name": "ci", "scopes": ["send", "read"], "tenant": "acme"}),
         ),
-        (&["keys", "revoke", "key_1"], "POST /v1/keys/key_1/revoke", Value::Null),
+        (&["keys", "revoke", "key_01h5k2m8w4c7e"], "POST /v1/keys/key_01h5k2m8w4c7e/revoke", Value::Null),
+        (&["events", "show", "evt_01h5k2m8w4c7e"], "GET /v1/events/evt_01h5k2m8w4c7e", Value::Null),
+        (&["events", "show", "01h5k2m8w4c7e"], "GET /v1/events/evt_01h5k2m8w4c7e", Value::Null),
+        (
+            &["circuits", "show", "acme https://x.example/in"],
+            "GET /v1/circuits/cir_YWNtZSBodHRwczovL3guZXhhbXBsZS9pbg",
+            Value::Null,
+        ),
         (&["tenants", "show", "../keys?x#y"], "GET /v1/tenants/..%2Fkeys%3Fx%23y", Value::Null),
     ];
     let api = answering(json!({"id": "it", "name": "x"}));
@@ -187,7 +243,7 @@ fn each_command_asks_what_it_says() {
 
 #[test]
 fn a_test_that_fails_is_exit_code_1() {
-    let endpoint = &["endpoints", "test", "ep_1"][..];
+    let endpoint = &["endpoints", "test", "ep_01h5k2m8w4c7e"][..];
     let notifications = &["notifications", "test", "acme"][..];
     let targets = |second: bool| json!({"targets": [{"target": "tgt_1", "ok": true, "response": "200"}, {"target": "tgt_2", "ok": second, "response": "500"}]});
     for (arguments, answer, code, expected) in [
@@ -260,7 +316,7 @@ fn events_are_sent_byte_for_byte() {
 
 #[test]
 fn reminders_are_sent_byte_for_byte() {
-    let api = answering(json!({"id": "rem_1"}));
+    let api = answering(json!({"id": "rem_01h5k2m8w4c7e"}));
     let payload = "{ \"b\":1.0,\n\"a\": \"\\u00e9\" }";
     let ended =
         against(&api, &["reminders", "create", "https://x.example", "--every", "1h", "--payload", payload]);
@@ -268,9 +324,10 @@ fn reminders_are_sent_byte_for_byte() {
     assert!(api.asked().pop().unwrap().body.contains(payload), "{:?}", api.asked());
     let url = api.url();
     for given in [["--payload", "@p.json"], ["--payload-file", "p.json"]] {
-        let program = Program::new(&["reminders", "change", "rem_1", "--quiet", "--url", &url]).args(&given);
+        let program = Program::new(&["reminders", "change", "rem_01h5k2m8w4c7e", "--quiet", "--url", &url])
+            .args(&given);
         let ended = program.file("p.json", payload).run();
-        assert_eq!((ended.code, ended.stdout.as_str()), (0, "rem_1\n"), "{}", ended.stderr);
+        assert_eq!((ended.code, ended.stdout.as_str()), (0, "rem_01h5k2m8w4c7e\n"), "{}", ended.stderr);
         assert!(api.asked().pop().unwrap().body.contains(payload), "{:?}", api.asked());
     }
 }
@@ -299,10 +356,16 @@ fn what_is_wrong_is_said_before_anything_is_asked() {
         (&["keys", "create", "--name", "x", "--scope", "root"], "must be admin, manage, read or send"),
         (&["deliveries", "resend-all"], "a filter is missing; use --tenant"),
         (
-            &["reminders", "create", "https://x.example", "--at", "x", "--payload", "{"],
+            &["reminders", "create", "https://x.example", "--at", "1h", "--payload", "{"],
             "the payload is not JSON",
         ),
-        (&["reminders", "change", "rem_1"], "nothing to change"),
+        (&["reminders", "create", "https://x.example", "--at", "tomorrow"], "must be a duration such as 1h"),
+        (&["reminders", "create", "https://x.example", "--every", "5"], "write \"5s\""),
+        (&["reminders", "create", "https://x.example", "--in", "5s", "--at", "1h"], "cannot be used with"),
+        (&["deliveries", "list", "--from", "5"], "write \"5s\""),
+        (&["deliveries", "watch", "--every", "10ms"], "must be at least 200ms"),
+        (&["deliveries", "show", "ep_01h5k2m8w4c7e"], "is the ID of another kind of resource (endpoint)"),
+        (&["reminders", "change", "rem_01h5k2m8w4c7e"], "nothing to change"),
         (
             &["reminders", "create", "https://x.example", "--every", "1h", "--cron", "@daily"],
             "cannot be used with",
@@ -311,6 +374,8 @@ fn what_is_wrong_is_said_before_anything_is_asked() {
         (&["tenants", "list", "--url", "ftp://x"], "must be a URL with http or https"),
         (&["tenants", "list", "--url", "http://a:b@x"], "pass an API key with --key"),
         (&["tenants", "list", "--timeout", "5"], "needs a unit; write \"5s\" for 5 seconds"),
+        (&["send", "a", "--expires-after", "5"], "write \"5s\""),
+        (&["listen", "--delay", "5"], "write \"5s\""),
         (
             &["tenants", "show", "a", "--key", "a\nb"],
             "--key or another option contains a character that can't be sent",
@@ -432,13 +497,15 @@ fn a_key_expires_after_the_time_that_is_said() {
 #[test]
 fn a_circuit_can_be_named_by_its_endpoint() {
     let api = FakeApi::start(|asked| match asked.path.as_str() {
-        "/v1/endpoints/ep_1" => Answer::ok(json!({"id": "ep_1", "circuit": {"id": "cir_YQ"}})),
+        "/v1/endpoints/ep_01h5k2m8w4c7e" => {
+            Answer::ok(json!({"id": "ep_01h5k2m8w4c7e", "circuit": {"id": "cir_YQ"}}))
+        }
         _ => Answer::ok(json!({"id": "cir_YQ", "items": [], "next": null})),
     });
     for (arguments, line) in [
-        (&["circuits", "show", "ep_1"][..], "GET /v1/circuits/cir_YQ"),
-        (&["circuits", "history", "ep_1"], "GET /v1/changes?circuit=cir_YQ&limit=100"),
-        (&["circuits", "reset", "ep_1", "--reason", "x"], "POST /v1/circuits/cir_YQ/reset"),
+        (&["circuits", "show", "ep_01h5k2m8w4c7e"][..], "GET /v1/circuits/cir_YQ"),
+        (&["circuits", "history", "ep_01h5k2m8w4c7e"], "GET /v1/changes?circuit=cir_YQ&limit=100"),
+        (&["circuits", "reset", "ep_01h5k2m8w4c7e", "--reason", "x"], "POST /v1/circuits/cir_YQ/reset"),
     ] {
         let ended = against(&api, arguments);
         assert_eq!(ended.code, 0, "{}", ended.stderr);
@@ -480,10 +547,10 @@ fn a_policy_is_a_table_and_changed_by_names() {
         "probes",
         "--json",
     ];
-    let ended = against(&api, &[&["endpoints", "policy", "ep_1"][..], &arguments].concat());
+    let ended = against(&api, &[&["endpoints", "policy", "ep_01h5k2m8w4c7e"][..], &arguments].concat());
     assert_eq!(serde_json::from_str::<Value>(&ended.stdout).unwrap(), answer);
     let asked = api.asked().pop().unwrap();
-    assert_eq!(asked.line(), "PATCH /v1/endpoints/ep_1/policy");
+    assert_eq!(asked.line(), "PATCH /v1/endpoints/ep_01h5k2m8w4c7e/policy");
     assert_eq!(asked.json(), json!({"failures": 20, "failure_rate": "off", "window": "5m", "probes": null}));
     against(&api, &["tenants", "policy", "acme", "--reminders", "--set", "mean_latency=2s"]);
     assert_eq!(api.asked().pop().unwrap().line(), "PATCH /v1/tenants/acme/reminders/policy");
@@ -499,13 +566,13 @@ fn a_policy_that_does_not_count_says_so() {
     for (decided_by, by, expected) in [
         (Value::Null, "host", "the values set here have no effect while the tenant's `circuit_by` is host"),
         (json!("ep_0"), "endpoint", "the older endpoint ep_0 shares this circuit"),
-        (json!("ep_1"), "endpoint", ""),
+        (json!("ep_01h5k2m8w4c7e"), "endpoint", ""),
     ] {
         let api = answering(json!({
-            "tenant": "acme", "endpoint": "ep_1", "own": {"failures": 20}, "decided_by": decided_by, "circuit_by": by,
+            "tenant": "acme", "endpoint": "ep_01h5k2m8w4c7e", "own": {"failures": 20}, "decided_by": decided_by, "circuit_by": by,
             "policy": { "window": {"value": "1m", "default": "1m", "origin": "default"} },
         }));
-        let ended = against(&api, &["endpoints", "policy", "ep_1"]);
+        let ended = against(&api, &["endpoints", "policy", "ep_01h5k2m8w4c7e"]);
         assert_eq!(ended.code, 0);
         assert!(
             ended.stderr.contains(expected) && ended.stderr.is_empty() == expected.is_empty(),
@@ -517,12 +584,12 @@ fn a_policy_that_does_not_count_says_so() {
 
 #[test]
 fn resends_are_jobs_that_can_be_looked_at() {
-    let api = answering(json!({"id": "job_1", "state": "running", "items": [], "next": null}));
+    let api = answering(json!({"id": "job_01h5k2m8w4c7e", "state": "running", "items": [], "next": null}));
     for (arguments, line) in [
         (&["resends", "list", "--tenant", "acme"][..], "GET /v1/resends?tenant=acme&limit=100"),
-        (&["resends", "show", "job_1"], "GET /v1/resends/job_1"),
+        (&["resends", "show", "job_01h5k2m8w4c7e"], "GET /v1/resends/job_01h5k2m8w4c7e"),
         (&["resends", "start", "--tenant", "acme", "--state", "failed"], "POST /v1/resends"),
-        (&["resends", "cancel", "job_1"], "POST /v1/resends/job_1/cancel"),
+        (&["resends", "cancel", "job_01h5k2m8w4c7e"], "POST /v1/resends/job_01h5k2m8w4c7e/cancel"),
     ] {
         let ended = against(&api, arguments);
         assert_eq!(ended.code, 0, "{}", ended.stderr);

@@ -3,12 +3,19 @@
 use crate::command::root;
 use crate::program::Program;
 
-/// Returns every command, according to the help.
+/// Returns every command, or every action of a command, with its description, according to the help.
+pub(crate) fn listed(command: &[&str]) -> Vec<(String, String)> {
+    let help = Program::new(command).args(&["--help"]).run().stdout;
+    let lines = help.lines().skip_while(|line| !line.starts_with("Commands:")).skip(1);
+    // The further lines of a long description have a larger indent.
+    let names = lines.take_while(|line| !line.is_empty()).filter(|line| !line.starts_with("   "));
+    let parts = names.map(|line| line.trim().split_once(' ').unwrap_or((line.trim(), "")));
+    let parts = parts.filter(|(name, _)| *name != "help");
+    parts.map(|(name, what)| (name.to_owned(), what.trim().to_owned())).collect()
+}
+
 fn commands() -> Vec<String> {
-    let help = Program::new(&["--help"]).run().stdout;
-    let listed = help.lines().skip_while(|line| !line.starts_with("Commands:")).skip(1);
-    let names = listed.take_while(|line| !line.is_empty()).filter_map(|line| line.split_whitespace().next());
-    names.filter(|name| *name != "help").map(String::from).collect()
+    listed(&[]).into_iter().map(|(name, _)| name).collect()
 }
 
 #[test]
@@ -18,12 +25,9 @@ fn the_guide_has_every_command_and_every_action() {
     assert!(commands.len() >= 11, "{commands:?}");
     for command in commands {
         assert!(page.contains(&format!("`breakerbox {command}")), "docs/guide/cli.md lacks {command}");
-        let help = Program::new(&[&command, "--help"]).run().stdout;
-        let listed = help.lines().skip_while(|line| !line.starts_with("Commands:")).skip(1);
-        for line in listed.take_while(|line| !line.is_empty()) {
-            let action = line.split_whitespace().next().unwrap();
+        for (action, _) in listed(&[&command]) {
             let named = page.contains(&format!("`breakerbox {command} {action}"));
-            assert!(action == "help" || named, "docs/guide/cli.md lacks {command} {action}");
+            assert!(named, "docs/guide/cli.md lacks {command} {action}");
         }
     }
 }

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use breakerbox_core::POLICY_KEYS;
-use breakerbox_gateway::config::{Config, Loaded, LogFormat, Origin, SETTINGS, Sources, example, reference};
+use breakerbox_gateway::config::{
+    Config, Loaded, LogFormat, Origin, SETTINGS, Sources, example, policy_form, reference,
+};
 
 use crate::command::root;
 use crate::program::Program;
@@ -28,6 +30,7 @@ const OTHERS: &[(&str, &str, &str)] = &[
     ("listen", "\"[::1]:9090\"", "[::1]:9090"),
     ("data", "\"/var/lib/breakerbox\"", "/var/lib/breakerbox"),
     ("grace", "\"1m\"", "1m"),
+    ("dev", "true", "true"),
     ("delivery.timeout", "\"250ms\"", "250ms"),
     ("delivery.slots", "1_024", "1024"),
     ("delivery.max_in_flight", "0x10", "16"),
@@ -457,6 +460,46 @@ fn serve_prints_its_settings_with_the_origin_of_each() {
         "# probe_timeout = \"22s\"                  # default: the endpoint's timeout plus 2s",
     ] {
         assert!(ended.stdout.lines().any(|found| found == line), "{line}\n{}", ended.stdout);
+    }
+}
+
+#[test]
+fn trial_mode_allows_loopback_and_nothing_else() {
+    let networks =
+        |loaded: &Loaded| loaded.config.egress.allow.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let trial = Sources::default().flag("--dev", ["true"]).load().unwrap();
+    assert_eq!(networks(&trial), ["127.0.0.0/8", "::1/128"]);
+    assert_eq!(trial.origin("egress.allow"), &Origin::Flag("--dev".into()));
+    let both = Sources::default()
+        .flag("--dev", ["true"])
+        .flag("--allow", ["10.0.0.0/8,127.0.0.0/8"])
+        .load()
+        .unwrap();
+    assert_eq!(networks(&both), ["10.0.0.0/8", "127.0.0.0/8", "::1/128"]);
+    assert_eq!(both.origin("egress.allow"), &Origin::Flag("--allow".into()));
+    let off = Sources::default().flag("--dev", ["false"]).load().unwrap();
+    assert_eq!(off.config, Config::default());
+}
+
+#[test]
+fn serve_help_has_the_default_and_the_form_of_each_setting() {
+    let help = Program::new(&["serve", "--help"]).run().stdout;
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    for setting in SETTINGS.iter().filter(|setting| !setting.secret) {
+        let expected = format!("Accepts {} [default: {}]", setting.expects(), setting.default_value());
+        assert!(
+            help.contains(&setting.flag().unwrap()) && help.contains(&expected),
+            "{}: {expected}",
+            setting.key
+        );
+    }
+    for key in POLICY_KEYS {
+        let (flag, form) = (format!("--policy-{} <", key.replace('_', "-")), policy_form(key));
+        let text = help.split(&flag).nth(1).unwrap_or_else(|| panic!("{key}"));
+        assert!(
+            text.split("[default: ").next().unwrap().contains(&format!("Accepts {form}")),
+            "{key}: {form}"
+        );
     }
 }
 

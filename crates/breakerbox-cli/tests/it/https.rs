@@ -8,6 +8,7 @@ use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
+use crate::api_commands::answering;
 use crate::program::Program;
 
 /// Responds once to each of this many connections, over TLS. The server ends after the last connection.
@@ -62,4 +63,19 @@ fn a_gateway_behind_https_is_asked_if_it_is_trusted() {
     let ended = alone.env("SSL_CERT_FILE", "none.pem").env("SSL_CERT_DIR", "").run();
     assert_eq!(ended.code, 3, "{}", ended.stdout);
     assert!(ended.stderr.contains("no certificate authorities"), "{}", ended.stderr);
+}
+
+#[test]
+fn a_url_with_the_wrong_scheme_is_told_the_right_one() {
+    let plain = answering(serde_json::json!({"id": "acme"}));
+    let url = plain.url().replace("http://", "https://");
+    let (secure, authority) = answers(1);
+    for (url, expected) in
+        [(url, "use http:// instead"), (format!("http://{secure}"), "use https:// instead")]
+    {
+        let program = Program::new(&["tenants", "show", "acme", "--url", &url]).file("own.pem", &authority);
+        let ended = program.env("SSL_CERT_FILE", "own.pem").env("SSL_CERT_DIR", "").run();
+        assert_eq!(ended.code, 3, "{}", ended.stdout);
+        assert!(ended.stderr.contains(expected), "{}", ended.stderr);
+    }
 }

@@ -119,6 +119,15 @@ fn signatures_are_verified_and_what_is_not_believed_is_refused() {
 }
 
 #[test]
+fn the_event_type_is_shown() {
+    let mut listening = Listening::start(&[]);
+    listening.post("/", "webhook-event-type: invoice.paid\r\n", BODY);
+    assert_eq!(listening.next()["type"], "invoice.paid");
+    listening.post("/", "", BODY);
+    assert_eq!(listening.next()["type"], Value::Null);
+}
+
+#[test]
 fn either_secret_of_a_rotation_will_do() {
     let other = Secret::new(vec![7; 24]).unwrap().reveal();
     let mut listening = Listening::start(&["--secret", &other, "--secret", SECRET]);

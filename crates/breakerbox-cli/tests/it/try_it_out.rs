@@ -1,7 +1,8 @@
 //! The guide's tour with real processes: a gateway, a receiver, and every command. The commands and the API must use
 //! the same field names.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -75,6 +76,12 @@ impl Tour {
         program.env("BREAKERBOX_URL", &self.url).env("BREAKERBOX_API_KEY", &self.key).run()
     }
 
+    /// Starts a command that prints JSON Lines until it is stopped.
+    fn watch(&self, arguments: &[&str], folder: &Path) -> Running {
+        let given = ["--json", "--url", &self.url, "--key", &self.key];
+        Running::start(&[arguments, &given].concat(), folder)
+    }
+
     #[track_caller]
     fn json(&self, arguments: &[&str]) -> Value {
         let ended = self.run(arguments);
@@ -83,6 +90,23 @@ impl Tour {
             Value::Null
         } else {
             serde_json::from_str(&ended.stdout).unwrap()
+        }
+    }
+
+    /// Waits until `/readyz` contains this string.
+    #[track_caller]
+    fn wait_until_ready_says(&self, part: &str) {
+        let began = Instant::now();
+        loop {
+            let mut stream = TcpStream::connect(self.url.trim_start_matches("http://")).unwrap();
+            stream.write_all(b"GET /readyz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+            let mut said = String::new();
+            stream.read_to_string(&mut said).unwrap();
+            if said.contains(part) {
+                assert!(said.starts_with("HTTP/1.1 200"), "it is ready all the same: {said}");
+                return;
+            }
+            assert!(began.elapsed() < Duration::from_secs(60), "{said}");
         }
     }
 
@@ -152,20 +176,12 @@ fn a_first_key_can_be_written_to_a_file_or_chosen() {
 #[test]
 fn the_tour_of_the_guide() {
     let folder = tempfile::tempdir().unwrap();
-    let arguments = [
-        "serve",
-        "--listen",
-        "127.0.0.1:0",
-        "--allow",
-        "127.0.0.0/8",
-        "--log-level",
-        "off",
-        "--print-admin-key",
-    ];
+    let arguments = ["serve", "--listen", "127.0.0.1:0", "--dev", "--log-level", "off"];
     let mut gateway = Running::start(&arguments, folder.path());
     let key = gateway.word("bbx_");
     let url = gateway.word("http://");
     let tour = Tour { url, key };
+    tour.wait_until_ready_says("dev: trial mode");
 
     // A receiver, and an endpoint for it.
     let mut secretless = Running::start(&["listen", "--listen", "127.0.0.1:0", "--json"], folder.path());
@@ -186,10 +202,27 @@ fn the_tour_of_the_guide() {
     tour.json(&["deliveries", "resend-all", "--endpoint", &endpoint_id]);
     assert_eq!(tour.json(&["endpoints", "test", &endpoint_id])["ok"], true);
 
+    // The event, with its payload, and the delivery, watched.
+    assert_eq!(tour.json(&["events", "show", text(&event, "/id")])["payload"]["amount"], 1200);
+    assert_eq!(
+        tour.json(&["events", "list", "--type", "invoice.paid", "--from", "1h"])[0]["id"],
+        event["id"]
+    );
+    let mut watching = tour.watch(&["deliveries", "watch", "--from", "1h"], folder.path());
+    assert!(watching.lines_until(delivery).contains("invoice.paid"));
+    // Short ids and URLs are names.
+    let end = |id: &str| id[id.len() - 8..].to_owned();
+    assert_eq!(text(&tour.json(&["deliveries", "show", &end(delivery)]), "/id"), delivery);
+    assert_eq!(text(&tour.json(&["endpoints", "show", &destination]), "/id"), endpoint_id);
+    assert_eq!(text(&tour.json(&["endpoints", "show", &end(&endpoint_id)]), "/id"), endpoint_id);
+
     // Circuits, addressed by their endpoint.
     let forced = tour.json(&["circuits", "force-open", &endpoint_id, "--reason", "a tour"]);
     assert_eq!((text(&forced, "/state"), text(&forced, "/mode/reason")), ("open", "a tour"));
     let circuit = text(&forced, "/id");
+    let mut watching = tour.watch(&["circuits", "watch", &destination], folder.path());
+    assert!(watching.lines_until("force_open").contains("\"to\":\"open\""));
+    assert_eq!(text(&tour.json(&["circuits", "show", text(&forced, "/fingerprint")]), "/id"), circuit);
     tour.until(&["circuits", "list", "--state", "open"], |found| {
         found.pointer("/0/id") == Some(&circuit.into())
     });

@@ -25,7 +25,7 @@ mod settings;
 mod size;
 mod values;
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ pub use error::{ConfigError, ConfigErrors, Wrong};
 pub use layers::{FILE_NAME, Loaded, Origin, Sources};
 pub use notify::Notify;
 pub use policy::PolicyDefaults;
-pub use policy_help::policy_help;
+pub use policy_help::{policy_form, policy_help};
 pub use print::{example, reference};
 pub use settings::{SETTINGS, Setting};
 pub use size::{SizeError, format_size, parse_size};
@@ -70,6 +70,8 @@ pub struct Config {
     pub data: PathBuf,
     /// The grace period for requests in flight after SIGTERM.
     pub grace: Duration,
+    /// Whether the gateway runs for a trial: it may call loopback addresses, prints the admin key, and says so.
+    pub dev: bool,
     /// Settings for deliveries, such as timeouts, retries and limits.
     pub delivery: Delivery,
     /// Limits for requests, tenants and disk space.
@@ -100,6 +102,7 @@ impl Default for Config {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
             data: "breakerbox-data".into(),
             grace: Duration::from_secs(30),
+            dev: false,
             delivery: Delivery::default(),
             limits: Limits::default(),
             retention: RetentionSettings::default(),
@@ -120,6 +123,19 @@ impl Config {
     #[must_use]
     pub fn master_key_file(&self) -> PathBuf {
         self.secrets.master_key_file.clone().unwrap_or_else(|| self.data.join("keys").join("master.key"))
+    }
+
+    /// Allows loopback addresses, as a trial needs them.
+    pub(crate) fn allow_loopback(&mut self) {
+        const LOOPBACK: [IpNet; 2] = [
+            IpNet::new_assert(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)), 8),
+            IpNet::new_assert(IpAddr::V6(Ipv6Addr::LOCALHOST), 128),
+        ];
+        for network in LOOPBACK {
+            if !self.egress.allow.contains(&network) {
+                self.egress.allow.push(network);
+            }
+        }
     }
 
     /// Returns how long the lease of a delivery with this request timeout lasts.

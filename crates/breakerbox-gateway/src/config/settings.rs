@@ -118,6 +118,13 @@ pub static SETTINGS: &[Setting] = &[
         "The grace period of a graceful shutdown: how long requests in flight have to finish after SIGTERM."
     ),
     setting!(
+        "dev",
+        dev,
+        Switch,
+        "Trial mode, for a gateway and receivers on one machine: the gateway may call loopback addresses (127.0.0.0/8 and ::1), the first start prints the admin key even if standard output is not a terminal, and /readyz reports the gateway as degraded. Not for production."
+    )
+    .switch(),
+    setting!(
         "delivery.timeout",
         delivery.timeout,
         millis(10, HOUR),

@@ -27,6 +27,9 @@ const EVERY: Duration = Duration::from_secs(2);
 /// The timeout of one health check.
 const LIMIT: Duration = Duration::from_secs(10);
 
+/// The reason that a gateway in trial mode reports.
+const TRIAL: &str = "dev: trial mode, which allows loopback addresses; do not use it in production";
+
 /// The result of the latest health checks.
 #[derive(Default)]
 pub(super) struct Report(Mutex<HealthState>);
@@ -116,6 +119,8 @@ pub(super) struct Watcher {
     pub(super) uncontrolled: AtomicU64,
     /// The reason why the open-file limit is too small for the settings. `None` if the limit suffices.
     pub(super) shortfall: Option<String>,
+    /// Whether the gateway runs for a trial.
+    pub(super) is_trial: bool,
 }
 
 impl Watcher {
@@ -137,6 +142,7 @@ impl Watcher {
 
     async fn check(&mut self) -> Vec<String> {
         let mut degraded = Vec::from_iter(self.shortfall.clone());
+        degraded.extend(self.is_trial.then(|| TRIAL.to_owned()));
         degraded.extend(self.metrics.local_faults.current());
         degraded.extend(self.dispatch.own_outages().ongoing().as_ref().map(own_outage::degraded));
         let parked = self.check_dispatch();

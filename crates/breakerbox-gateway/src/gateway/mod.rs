@@ -298,6 +298,7 @@ impl Gateway {
             notifier: Arc::clone(&notifier),
             uncontrolled: AtomicU64::new(0),
             shortfall,
+            is_trial: config.dev,
         };
         let health = Arc::new(health::Report::default());
         let writes = WriteWatcher {

@@ -28,6 +28,7 @@ mod delivery;
 mod delivery_filter;
 mod endpoint;
 mod event;
+mod event_listing;
 mod history;
 mod permit;
 mod reminder;
@@ -41,6 +42,7 @@ pub use delivery::{Attempt, Delivery, DeliveryState, StateName};
 pub use delivery_filter::DeliveryFilter;
 pub use endpoint::{DisabledBecause, Endpoint, EndpointSettings};
 pub use event::{Event, EventType, EventTypeError, Filter, IdempotencyKey, NewBatch, NewEvent};
+pub use event_listing::{EventFilter, EventSummary};
 pub use history::PastChange;
 pub use permit::{PermitId, PermitSettled, PermitTerm, SettledAs};
 pub use reminder::{

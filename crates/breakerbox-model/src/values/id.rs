@@ -31,10 +31,11 @@ impl Id {
         self.0
     }
 
-    /// Returns the lowest possible id for the millisecond that contains this time.
+    /// Returns the lowest possible id for the millisecond that contains this time. Times after the year 2109 have no
+    /// ids; for them, returns the id of the last millisecond.
     #[must_use]
     pub fn first_at(now: Timestamp) -> Self {
-        let millis = i64::try_from(now.as_micros() / 1_000).unwrap_or(i64::MAX) & (i64::MAX >> COUNTER_BITS);
+        let millis = i64::try_from(now.as_micros() / 1_000).unwrap_or(i64::MAX).min(i64::MAX >> COUNTER_BITS);
         Self(millis << COUNTER_BITS)
     }
 
@@ -159,6 +160,13 @@ impl From<EndpointId> for LaneId {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_beyond_all_ids_is_after_all_others() {
+        let today = Id::first_at(Timestamp::from_millis(1_763_000_000_000));
+        let far = Id::first_at(Timestamp::from_millis(32_472_144_000_000));
+        assert!(far > today && far <= Id::first_at(Timestamp::from_micros(u64::MAX)));
+    }
 
     #[test]
     fn ids_sort_by_time_and_are_read_back() {

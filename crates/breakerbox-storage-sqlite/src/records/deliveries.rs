@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use breakerbox_model::objects::{
-    Attempt, Backlog, Delivery, DeliveryFilter, DeliveryId, DeliveryState, EndpointId, Event, EventId, Id,
-    NewEvent, ReminderId, RunId, TenantNumber,
+    Attempt, Backlog, Delivery, DeliveryFilter, DeliveryId, DeliveryState, EndpointId, Event, EventFilter,
+    EventId, EventSummary, Id, NewEvent, ReminderId, RunId, TenantNumber,
 };
 use breakerbox_storage::RecordsError;
 use breakerbox_storage::records::{Cursor, Deliveries, Page, PageOf, UnfinishedWork};
@@ -128,6 +128,10 @@ impl Deliveries for SqliteRecords {
                 readable(statement.query_row([wanted.number()], event).optional(), "event", wanted)
             })
             .await
+    }
+
+    async fn events(&self, filter: &EventFilter, of: &PageOf) -> Result<Page<EventSummary>, RecordsError> {
+        self.list_events(filter, of).await
     }
 
     async fn deliveries(&self, filter: &DeliveryFilter, of: &PageOf) -> Result<Page<Delivery>, RecordsError> {

@@ -24,6 +24,7 @@ mod cancel_and_resend;
 mod cursors;
 mod deliveries;
 mod endpoints;
+mod events;
 mod history;
 mod lanes;
 mod load;

@@ -1,7 +1,9 @@
 //! Events, deliveries and attempts, for the API: show, list, cancel, resend.
 
 use async_trait::async_trait;
-use breakerbox_model::objects::{Attempt, Backlog, Delivery, DeliveryFilter, DeliveryId, Event, EventId};
+use breakerbox_model::objects::{
+    Attempt, Backlog, Delivery, DeliveryFilter, DeliveryId, Event, EventFilter, EventId, EventSummary,
+};
 
 use super::{Page, PageOf, RecordsError};
 
@@ -24,6 +26,12 @@ pub trait Deliveries: Send + Sync + 'static {
     /// # Errors
     /// Returns [`Missing`](RecordsError::Missing) if the id is unknown, or a database error.
     async fn event(&self, id: EventId) -> Result<Event, RecordsError>;
+
+    /// Lists the events that match a filter, newest first, without their payloads. Runs of reminders are not listed.
+    ///
+    /// # Errors
+    /// Returns an error if the cursor is invalid or the database fails.
+    async fn events(&self, filter: &EventFilter, page: &PageOf) -> Result<Page<EventSummary>, RecordsError>;
 
     /// Lists the deliveries that match a filter, newest first.
     ///

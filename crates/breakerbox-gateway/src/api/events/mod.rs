@@ -1,8 +1,9 @@
-//! Events: submit one, submit a batch, show one.
+//! Events: submit one, submit a batch, list, show one.
 //!
 //! This is the busiest part of the API. A body is parsed once, without copying its fields; the payload is never parsed.
 
 mod body;
+mod list;
 mod rates;
 mod view;
 
@@ -30,7 +31,10 @@ use super::reading::payload::{Circumstances, body_limit};
 use super::reading::{Named, is_json, read_body};
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
-    OpenApiRouter::new().routes(routes!(submit)).routes(routes!(submit_batch)).routes(routes!(show))
+    OpenApiRouter::new()
+        .routes(routes!(list::list, submit))
+        .routes(routes!(submit_batch))
+        .routes(routes!(show))
 }
 
 /// An accepted event.

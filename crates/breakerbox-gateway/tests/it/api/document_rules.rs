@@ -214,7 +214,7 @@ fn a_broken_rule_is_found() {
     let delivery = "/components/schemas/Delivery/properties";
     for (at, put, expected) in [
         (format!("{submit}/operationId"), json!("submit"), "has no operationId in snake case"),
-        (format!("{submit}/operationId"), json!("list_events"), ""),
+        (format!("{submit}/operationId"), json!("send_event"), ""),
         (
             format!("{submit}/operationId"),
             json!("list_deliveries"),

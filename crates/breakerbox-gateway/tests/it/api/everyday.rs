@@ -324,3 +324,53 @@ async fn health_says_what_is_wrong() {
     let bound = site.key(&[Scope::Admin], Some("acme")).await;
     assert_eq!(site.get("/metrics", &bound).await.expect(403).code(), "tenant_mismatch");
 }
+
+#[tokio::test]
+async fn events_are_listed_without_their_payloads_and_a_tenant_sees_its_own() {
+    let site = Site::start().await;
+    for tenant in ["acme", "other"] {
+        site.endpoint(tenant).await;
+        site.event(tenant).await;
+        let body = json!({ "tenant": tenant, "type": "x.y", "payload": [1, 2], "url": "https://dynamic.example/x", "priority": "high" });
+        site.post("/v1/events", &site.admin, body).await.expect(202);
+    }
+    // The run of a reminder is not a submitted event.
+    site.reminder("acme").await;
+    site.fire().await;
+    let mut path = "/v1/events?limit=3".to_owned();
+    let mut found = Vec::new();
+    loop {
+        let page = site.get(&path, &site.admin).await.expect(200).json();
+        found.extend(page["items"].as_array().unwrap().clone());
+        let Some(next) = page["next"].as_str() else { break };
+        path = format!("/v1/events?limit=3&cursor={next}");
+    }
+    assert_eq!(found.len(), 4, "{found:?}");
+    let newest = &found[0];
+    assert_eq!(
+        (&newest["tenant"], &newest["type"], &newest["priority"]),
+        (&json!("other"), &json!("x.y"), &json!("high"))
+    );
+    assert_eq!((&newest["payload_bytes"], &newest["deliveries"]), (&json!(5), &json!(1)));
+    assert_eq!((&newest["url"], newest.get("payload")), (&json!("https://dynamic.example/x"), None));
+    let shown = site
+        .get(&format!("/v1/events/{}", newest["id"].as_str().unwrap()), &site.admin)
+        .await
+        .expect(200)
+        .json();
+    assert_eq!(
+        (&shown["accepted_at"], &shown["content_type"]),
+        (&newest["accepted_at"], &newest["content_type"])
+    );
+
+    let acme = site.key(&[Scope::Read], Some("acme")).await;
+    let own = site.get("/v1/events?type=x.y", &acme).await.expect(200).json();
+    let own = own["items"].as_array().unwrap();
+    assert_eq!((own.len(), &own[0]["tenant"]), (1, &json!("acme")));
+    site.get("/v1/events?tenant=other", &acme).await.expect(403);
+    site.get("/v1/events?cursor=nonsense", &site.admin).await.expect(400);
+    let later = site.get("/v1/events?from=2999-01-01T00:00:00Z", &site.admin).await.expect(200).json();
+    assert_eq!(later["items"], json!([]));
+    let sender = site.key(&[Scope::Send], Some("acme")).await;
+    site.get("/v1/events", &sender).await.expect(403);
+}

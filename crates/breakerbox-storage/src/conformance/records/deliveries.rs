@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use crate::records::PageOf;
+use crate::records::{Cursor, PageOf};
 use crate::{RecordsError, Settlement};
 use breakerbox_model::delivery::{Fault, LastAttempt, NextStep};
 use breakerbox_model::objects::{
-    Attempt, Backlog, DeliveryFilter, DeliveryId, DeliveryState, Endpoint, EventId, FailReason, Id, Priority,
+    Attempt, Backlog, DeliveryFilter, DeliveryId, DeliveryState, Endpoint, EventFilter, EventId, FailReason, Id,
+    Priority,
     StateName,
 };
 use bytes::Bytes;
@@ -109,6 +110,54 @@ pub async fn the_latest_attempt_of_a_delivery_and_of_a_lane_is_known_after_a_res
     world.records.delete_endpoint(one.id, None).await.unwrap();
     world.restart().await;
     assert_eq!(world.directory.last_attempt_of_circuit(&circuit), None);
+}
+
+pub async fn events_are_listed_without_their_payloads(world: &mut World) {
+    for tenant in ["acme", "other"] {
+        world.tenant(tenant).await;
+    }
+    world.endpoint("acme", "https://one.example/").await;
+    let start = world.now();
+    let mut events = Vec::new();
+    for (tenant, kind) in [("acme", "a.b"), ("acme", "a.c"), ("other", "a.b"), ("acme", "a.b")] {
+        events.push(world.event(tenant, kind).await);
+        world.clock.advance(Duration::from_secs(10));
+    }
+    let at = |seconds: u64| Some(start + Duration::from_secs(seconds));
+    let none = EventFilter::default;
+    let (acme, kind) = (Some("acme".parse().unwrap()), Some("a.b".parse().unwrap()));
+    for (filter, expected) in [
+        (none(), &[3, 2, 1, 0][..]),
+        (EventFilter { tenant: acme.clone(), ..none() }, &[3, 1, 0]),
+        (EventFilter { tenant: Some("nobody".parse().unwrap()), ..none() }, &[]),
+        (EventFilter { kind: kind.clone(), ..none() }, &[3, 2, 0]),
+        (EventFilter { tenant: acme, kind, ..none() }, &[3, 0]),
+        (EventFilter { from: at(10), until: at(30), ..none() }, &[2, 1]),
+        (EventFilter { from: at(40), ..none() }, &[]),
+    ] {
+        let expected: Vec<_> = expected.iter().map(|place: &usize| events[*place]).collect();
+        for limit in [1, 2, 50] {
+            let mut found = Vec::new();
+            let mut page = PageOf::first(limit);
+            loop {
+                let part = world.records.events(&filter, &page).await.unwrap();
+                assert!(part.items.len() <= limit);
+                found.extend(part.items.iter().map(|event| event.id));
+                let Some(next) = part.next else { break };
+                page = PageOf::after(next, limit);
+            }
+            assert_eq!(found, expected, "{filter:?} {limit}");
+        }
+    }
+    let newest = world.records.events(&none(), &PageOf::first(1)).await.unwrap().items.remove(0);
+    let shown = world.records.event(events[3]).await.unwrap();
+    assert_eq!(newest.payload_bytes, shown.submitted.payload.len() as u64);
+    assert_eq!((newest.tenant, newest.kind), (shown.tenant, shown.submitted.kind));
+    assert_eq!((newest.priority, newest.url), (shown.submitted.priority, None));
+    assert_eq!((newest.content_type, newest.deliveries), (shown.submitted.content_type, 1));
+    assert_eq!(newest.accepted_at, shown.accepted_at);
+    let wrong = PageOf::after(Cursor("nonsense".into()), 1);
+    assert!(matches!(world.records.events(&none(), &wrong).await, Err(RecordsError::Cursor)));
 }
 
 pub async fn deliveries_are_found_by_all_that_can_be_said(world: &mut World) {

@@ -51,6 +51,7 @@ macro_rules! records_conformance {
                 an_event_and_its_deliveries_are_shown
                 the_latest_attempt_of_a_delivery_and_of_a_lane_is_known_after_a_restart
                 deliveries_are_found_by_all_that_can_be_said
+                events_are_listed_without_their_payloads
                 attempts_are_listed_the_newest_first
                 a_waiting_delivery_can_be_cancelled_and_nothing_else
                 a_finished_delivery_waits_again_with_all_its_attempts
