@@ -11,6 +11,7 @@ use breakerbox_testkit::receiver::Receiver;
 use serde_json::json;
 
 use crate::command::root;
+use crate::programs::{GENERATED_CLIENT, name, programs};
 
 /// What the Python tests install: the generator; `ruff`, with which it formats the client, in a version whose default
 /// rules leave the types as they are; what generated clients use; and the type checker.
@@ -116,7 +117,7 @@ fn python_packages() -> PathBuf {
 /// Returns the Python program in the API guide.
 fn program() -> String {
     let guide = std::fs::read_to_string(root().join("docs/guide/api.md")).unwrap();
-    guide.split("```python\n").nth(1).unwrap().split("```").next().unwrap().to_owned()
+    programs(&guide).into_iter().find(|program| name(program) == GENERATED_CLIENT).unwrap()
 }
 
 fn document(gateway: &Gateway, folder: &Path) -> PathBuf {
