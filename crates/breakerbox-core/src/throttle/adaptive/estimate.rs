@@ -57,7 +57,7 @@ const MAX_HEADROOM: f64 = 0.5;
 const FAIR_SHARE: f64 = 0.025;
 /// The share of noise at which nothing of the unmet load is added any more. The more noise there is, the more calls of
 /// a high priority each call in excess of the capacity displaces.
-const FAIR_NOISE_MAX: f64 = 1.0 / 3.0;
+const FAIR_NOISE_MAX: f64 = 0.3;
 /// The minimum number of calls without an accept for an outage to be detected. `OUTAGE_SECONDS` and `OUTAGE_FACTOR`
 /// must be met too.
 const OUTAGE_CALLS: f64 = 8.0;
@@ -511,6 +511,30 @@ mod tests {
         let mut estimate = overloaded();
         assert_eq!(steady(&mut estimate, Mode::Shedding, 1, [500.0, 110.0, 110.0, 0.0]), Mode::Shedding);
         assert_eq!(steady(&mut estimate, Mode::Shedding, 30, [500.0, 110.0, 110.0, 0.0]), Mode::Calm);
+    }
+
+    #[test]
+    fn a_load_that_has_clearly_fallen_may_fit() {
+        let overloaded = || {
+            let mut estimate = healthy();
+            steady(&mut estimate, Mode::Calm, 5, [900.0, 900.0, 100.0, 800.0]);
+            estimate
+        };
+        // More than the budget, but the budget was learnt under far more load.
+        assert_eq!(steady(&mut overloaded(), Mode::Shedding, 1, [150.0, 130.0, 130.0, 0.0]), Mode::Calm);
+        assert_eq!(steady(&mut overloaded(), Mode::Shedding, 1, [400.0, 130.0, 100.0, 30.0]), Mode::Shedding);
+        let mut estimate = overloaded();
+        let mode = steady(&mut estimate, Mode::Shedding, 1, [150.0, 150.0, 100.0, 50.0]);
+        let mode = steady(&mut estimate, mode, 2, [150.0, 150.0, 100.0, 50.0]);
+        assert_eq!(mode, Mode::Shedding, "it does not fit");
+    }
+
+    #[test]
+    fn shedding_begins_without_spare_capacity() {
+        let mut estimate = healthy();
+        assert!(estimate.clean_run > 1_000.0);
+        steady(&mut estimate, Mode::Calm, 1, [500.0, 500.0, 100.0, 400.0]);
+        assert_eq!(estimate.clean_run, 0.0);
     }
 
     #[test]

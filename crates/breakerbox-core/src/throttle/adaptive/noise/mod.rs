@@ -68,9 +68,6 @@ pub(super) const NEAR_FACTOR: f64 = 2.0;
 const COLLAPSED_FRACTION: f64 = 0.65;
 /// The rate of calls during a trial, as a fraction of the rate that the destination accepted before.
 const TRIAL_RATE: f64 = 0.9;
-/// The part of the known noise for which a trial sends more calls. With all of it, noise that was overestimated would
-/// never be corrected; without it, a trial costs a destination with much noise much of its capacity.
-const TRIAL_NOISE_PART: f64 = 0.5;
 /// The fraction of the accepted rate below which the calls count for the trial. The bucket may still hold tokens when
 /// the trial begins.
 const SLOW_RATE: f64 = 0.97;
@@ -80,7 +77,7 @@ const SAME_FRACTION: f64 = 0.4;
 /// than is sent: the rate of accepts is assumed to be this many times as high.
 const GROWTH: f64 = 1.5;
 /// How many sampling errors the result of a trial may differ from what was learnt. If it differs more, noise has changed.
-const CHANGED_ERRORS: f64 = 2.0;
+const CHANGED_ERRORS: f64 = 3.0;
 /// The fraction of what was learnt before that remains when noise has changed.
 const KEPT_AFTER_CHANGE: f64 = 0.25;
 /// The number of outcomes before a trial that count with it if they show the same, as a multiple of those in the trial.
@@ -228,12 +225,7 @@ impl Noise {
     /// Returns the number of calls per second to send during a trial; `None` if there is no trial.
     /// `accepts` is the rate of accepts before it.
     pub(super) fn trial_rate(&self, accepts: f64) -> Option<f64> {
-        self.is_trial().then(|| self.most_in_trial(accepts) * TRIAL_RATE)
-    }
-
-    /// Returns the rate of calls that the destination is sure to take, if it accepts this rate of calls.
-    fn most_in_trial(&self, accepts: f64) -> f64 {
-        accepts + (self.sent_for(accepts) - accepts) * TRIAL_NOISE_PART
+        self.is_trial().then_some(accepts * TRIAL_RATE)
     }
 
     pub(super) fn is_trial(&self) -> bool {
@@ -341,7 +333,7 @@ impl Noise {
             self.stop();
         } else if self.seconds >= SETTLE_SECONDS * slot.stretch {
             // One call more is chance, or was let through because none had been for too long.
-            let is_slow = self.count <= self.most_in_trial(known.accepts) * SLOW_RATE * self.seconds + 1.0;
+            let is_slow = self.count <= known.accepts * SLOW_RATE * self.seconds + 1.0;
             self.enter(if is_slow { Phase::Measuring } else { Phase::Settling });
         }
     }
