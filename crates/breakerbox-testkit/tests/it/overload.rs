@@ -63,6 +63,7 @@ reaches_its_targets! {
     noise_10_fleet_of_4: "noise-10-fleet-of-4";
     noise_20_fleet_of_4: "noise-20-fleet-of-4";
     noise_10_fleet_of_100: "noise-10-fleet-of-100";
+    noise_20_fleet_of_100: "noise-20-fleet-of-100";
     noise_5_then_overload: "noise-5-then-overload";
     noise_10_then_overload: "noise-10-then-overload";
     noise_20_then_overload: "noise-20-then-overload";

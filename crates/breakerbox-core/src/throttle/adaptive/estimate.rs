@@ -6,7 +6,7 @@
 //! capacity is found while rejects stay at a few percent.
 
 use super::math::{fade, square_root};
-use super::noise::{Known, Noise};
+use super::noise::{Known, NEAR_FACTOR, Noise};
 
 /// The time constant with which counts of accepts and rejects decay, in seconds, unless `OUTCOME_COUNT` outcomes take
 /// longer.
@@ -55,6 +55,9 @@ const MAX_HEADROOM: f64 = 0.5;
 /// The fraction of the unmet load that is added to the budget, so that all processes in a fleet converge to equal
 /// shares.
 const FAIR_SHARE: f64 = 0.025;
+/// The share of noise at which nothing of the unmet load is added any more. The more noise there is, the more calls of
+/// a high priority each call in excess of the capacity displaces.
+const FAIR_NOISE_MAX: f64 = 0.3;
 /// The minimum number of calls without an accept for an outage to be detected. `OUTAGE_SECONDS` and `OUTAGE_FACTOR`
 /// must be met too.
 const OUTAGE_CALLS: f64 = 8.0;
@@ -179,8 +182,16 @@ impl Estimate {
                 self.forget_silence();
                 Mode::Probing
             }
-            Mode::Calm if seen.rejected > 0.0 && self.is_overload() => Mode::Shedding,
+            Mode::Calm if seen.rejected > 0.0 && self.is_overload() => {
+                // What was accepted under a lower load is no sign of spare capacity.
+                self.clean_run = 0.0;
+                Mode::Shedding
+            }
             Mode::Shedding if self.is_over() || was_noise.is_some() && self.is_nearly_over() => Mode::Calm,
+            Mode::Shedding if self.may_fit() => {
+                self.assume_fit();
+                Mode::Calm
+            }
             Mode::Calm | Mode::Shedding => mode,
         }
     }
@@ -223,10 +234,16 @@ impl Estimate {
     }
 
     /// Returns the run of accepts after rejects. Rejects that noise explains do not end it: each takes back fewer accepts
-    /// than come with it. Without noise, a reject ends the run.
+    /// than come with it. Without noise, or far above the capacity, a reject ends the run.
     fn clean_run_after(&self, seen: Seen) -> f64 {
+        if self.noise.is_trial() {
+            return self.clean_run;
+        }
         let noise = self.noise.share();
-        if noise == 0.0 || self.noise.is_trial() {
+        // If far more is offered than accepted, a client that grew because of noise that it overestimates would take
+        // the capacity from the other clients.
+        let is_far = self.offered.per_second() * (1.0 - noise) > self.accepts.per_second() * NEAR_FACTOR;
+        if noise == 0.0 || is_far {
             return 0.0;
         }
         let accepts_for_each = (1.0 - noise) / noise;
@@ -248,11 +265,10 @@ impl Estimate {
         let accepts = self.accepts.per_second().max(self.known_capacity);
         let clean = (self.clean_run / CLEAN_RUN - 1.0).max(0.0);
         let headroom = (HEADROOM * (1.0 + clean * clean)).min(MAX_HEADROOM);
-        let fair = FAIR_SHARE * (offered - accepts).max(0.0);
-        // Noise takes its share of the calls that are sent, so more must be sent for as many accepts. If the load is
-        // high, the fair share already makes up for it.
-        let with_noise = accepts / (1.0 - self.noise.share());
-        (accepts * (1.0 + headroom) + fair).max(with_noise * (1.0 + headroom))
+        let unmet = (offered - accepts).max(0.0);
+        let fair = FAIR_SHARE * unmet * (1.0 - self.noise.share() / FAIR_NOISE_MAX).max(0.0);
+        // Noise takes its share of the calls that are sent, so more must be sent for as many accepts.
+        self.noise.sent_for(accepts) * (1.0 + headroom) + fair
     }
 
     /// Whether the offered rate exceeds the budget by more than chance explains.
@@ -261,11 +277,12 @@ impl Estimate {
             return false;
         }
         let Known { share, count, .. } = self.known();
-        if !self.noise.is_exceeded_by(share, count) {
+        let (offered, accepts) = (self.offered.per_second(), self.accepts.per_second());
+        if !self.noise.is_exceeded_by(share, count) || Noise::is_tolerated(offered, accepts) {
             return false;
         }
         let error = BEGIN_ERRORS / square_root(self.offered.count.max(1.0));
-        self.offered.per_second() > self.budget() * (1.0 + error)
+        offered > self.budget() * (1.0 + error)
     }
 
     /// Whether the offered rate is within the budget again, or there was no reject for long enough, so that shedding
@@ -274,9 +291,28 @@ impl Estimate {
         let fits = |offered: Rate| {
             offered.per_second() <= self.budget() * (1.0 + END_ERRORS / offered.count.max(1.0))
         };
-        let fallen = self.offered.per_second() < self.usual.per_second() * PLAINLY_FALLEN;
-        let fits = fits(self.offered) && (fallen || fits(self.usual));
+        let fits = fits(self.offered) && (self.has_fallen() || fits(self.usual));
         fits || (self.clean_seconds >= CLEAN_SECONDS && self.clean_run >= CLEAN_ACCEPTS)
+    }
+
+    /// Whether the offered rate has clearly fallen.
+    fn has_fallen(&self) -> bool {
+        self.offered.per_second() < self.usual.per_second() * PLAINLY_FALLEN
+    }
+
+    /// Whether the load has fallen so far that it may fit, although more is offered than the budget. The budget was
+    /// learnt under a higher load: it is this client's share of the capacity at that time, and the other clients of the
+    /// destination probably need less now too.
+    fn may_fit(&self) -> bool {
+        self.has_fallen() && self.offered.per_second() <= self.budget() * NEAR_FACTOR
+    }
+
+    /// Sets the estimates to what they are if the destination takes all offered calls but noise. If it does not, its
+    /// rejects correct them within a second or `OUTCOME_COUNT` outcomes.
+    fn assume_fit(&mut self) {
+        self.outcomes.count = self.offered.per_second() * self.outcomes.seconds;
+        self.accepts.count = self.outcomes.count * (1.0 - self.noise.share());
+        self.known_capacity = self.accepts.per_second();
     }
 
     /// Restores the rates to what they were before the outage that has just been detected.
@@ -475,6 +511,30 @@ mod tests {
         let mut estimate = overloaded();
         assert_eq!(steady(&mut estimate, Mode::Shedding, 1, [500.0, 110.0, 110.0, 0.0]), Mode::Shedding);
         assert_eq!(steady(&mut estimate, Mode::Shedding, 30, [500.0, 110.0, 110.0, 0.0]), Mode::Calm);
+    }
+
+    #[test]
+    fn a_load_that_has_clearly_fallen_may_fit() {
+        let overloaded = || {
+            let mut estimate = healthy();
+            steady(&mut estimate, Mode::Calm, 5, [900.0, 900.0, 100.0, 800.0]);
+            estimate
+        };
+        // More than the budget, but the budget was learnt under far more load.
+        assert_eq!(steady(&mut overloaded(), Mode::Shedding, 1, [150.0, 130.0, 130.0, 0.0]), Mode::Calm);
+        assert_eq!(steady(&mut overloaded(), Mode::Shedding, 1, [400.0, 130.0, 100.0, 30.0]), Mode::Shedding);
+        let mut estimate = overloaded();
+        let mode = steady(&mut estimate, Mode::Shedding, 1, [150.0, 150.0, 100.0, 50.0]);
+        let mode = steady(&mut estimate, mode, 2, [150.0, 150.0, 100.0, 50.0]);
+        assert_eq!(mode, Mode::Shedding, "it does not fit");
+    }
+
+    #[test]
+    fn shedding_begins_without_spare_capacity() {
+        let mut estimate = healthy();
+        assert!(estimate.clean_run > 1_000.0);
+        steady(&mut estimate, Mode::Calm, 1, [500.0, 500.0, 100.0, 400.0]);
+        assert_eq!(estimate.clean_run, 0.0);
     }
 
     #[test]

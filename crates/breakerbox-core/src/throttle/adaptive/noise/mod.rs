@@ -52,7 +52,7 @@ const AFTER_SECONDS: f64 = 0.5;
 const AFTER_OUTCOMES: f64 = 15.0;
 /// The fraction of the share of rejects when shedding began above which the rejects do not react to it, so that a
 /// trial follows.
-const STAYS_FRACTION: f64 = 0.4;
+const STAYS_FRACTION: f64 = 0.7;
 /// The fraction of the usual load below which the load is falling. A trial would shed calls that fit.
 const FALLING_FRACTION: f64 = 0.8;
 /// A trial follows if the rate of accepts has fallen by this fraction since shedding began, as it does if calls are shed
@@ -61,8 +61,11 @@ const FALLEN_BY: f64 = 0.15;
 /// `FALLEN_BY` is at least this many sampling errors of the rate of accepts.
 const FALLEN_ERRORS: f64 = 1.5;
 /// The multiple of the rate of accepts before it fell up to which the offered load may be due to noise alone. If far
-/// more is offered, trials follow only with those of all clients.
-const NEAR_FACTOR: f64 = 2.0;
+/// more is offered, trials follow only with those of all clients, or if the rate of accepts has collapsed.
+pub(super) const NEAR_FACTOR: f64 = 2.0;
+/// The fraction of the rate of accepts when shedding began below which it has collapsed. Shedding for an overload does
+/// not lower it so far, but shedding for noise does.
+const COLLAPSED_FRACTION: f64 = 0.65;
 /// The rate of calls during a trial, as a fraction of the rate that the destination accepted before.
 const TRIAL_RATE: f64 = 0.9;
 /// The fraction of the accepted rate below which the calls count for the trial. The bucket may still hold tokens when
@@ -74,7 +77,7 @@ const SAME_FRACTION: f64 = 0.4;
 /// than is sent: the rate of accepts is assumed to be this many times as high.
 const GROWTH: f64 = 1.5;
 /// How many sampling errors the result of a trial may differ from what was learnt. If it differs more, noise has changed.
-const CHANGED_ERRORS: f64 = 2.0;
+const CHANGED_ERRORS: f64 = 3.0;
 /// The fraction of what was learnt before that remains when noise has changed.
 const KEPT_AFTER_CHANGE: f64 = 0.25;
 /// The number of outcomes before a trial that count with it if they show the same, as a multiple of those in the trial.
@@ -83,6 +86,9 @@ const BEFORE_FACTOR: f64 = 2.0;
 const EXCEEDED_ERRORS: f64 = 2.0;
 /// How many sampling errors noise may be above the share of rejects while every call is sent.
 const CALM_ERRORS: f64 = 3.0;
+/// The share of calls that a client with few calls sends in vain before it sheds any. It would need minutes to learn
+/// whether they are noise, and lose more calls meanwhile than it could save.
+const TOLERATED_SHARE: f64 = 0.35;
 /// The maximum number of outcomes that are remembered, so that also a busy client forgets within a minute.
 const REMEMBERED_OUTCOMES: f64 = 200.0;
 /// The number of rejects that may be chance: the share of noise that is assumed is that of the others. While what was
@@ -90,11 +96,14 @@ const REMEMBERED_OUTCOMES: f64 = 200.0;
 const UNSURE_REJECTS: f64 = 1.0;
 /// The time constant with which noise is forgotten, in seconds, unless `FORGET_OUTCOMES` outcomes take longer.
 const FORGET_SECONDS: f64 = 20.0;
+/// The time after a trial in which what it showed is not forgotten while as many calls are rejected, in seconds.
+const CONFIRMED_SECONDS: f64 = 10.0;
 /// The minimum number of outcomes over which noise is forgotten.
 const FORGET_OUTCOMES: f64 = 150.0;
 /// The maximum time constant with which noise is forgotten, in seconds, for clients with few calls.
 const FORGET_SECONDS_MAX: f64 = 120.0;
-/// While every call is admitted, noise is not forgotten if at least this fraction of it is still seen.
+/// While every call is admitted, or soon after a trial, noise is not forgotten if at least this fraction of it is still
+/// seen.
 const STILL_SEEN: f64 = 0.5;
 /// The number of outcomes over which the share of rejects when shedding begins is measured.
 const RECENT_OUTCOMES: f64 = 20.0;
@@ -143,7 +152,7 @@ struct Slot {
 impl Slot {
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     fn at(now: f64, known: Known) -> Self {
-        let outcomes = known.accepts * TRIAL_RATE * (TRIAL_SECONDS - SETTLE_SECONDS);
+        let outcomes = outcomes_of_trial(known.accepts);
         let mut stretch = if outcomes / STRETCH >= OUTCOMES_MANY { 1.0 / STRETCH } else { 1.0 };
         while stretch < STRETCH_MAX && outcomes * stretch < OUTCOMES_MIN {
             stretch *= STRETCH;
@@ -182,16 +191,29 @@ pub(super) struct Noise {
     seconds: f64,
     count: f64,
     rejects: f64,
+    /// The time since the latest trial, in seconds.
+    since_trial: f64,
 }
 
 impl Noise {
     /// The number of floating-point values, for storing them in atomics.
-    pub(super) const NUMBERS: usize = 9;
+    pub(super) const NUMBERS: usize = 10;
 
     /// Returns the share of calls that is rejected whatever the load: the lower confidence bound of what was learnt.
     pub(super) fn share(&self) -> f64 {
         let sure = self.rejected - UNSURE_REJECTS;
         if sure > 0.0 { (sure / self.outcomes).min(NOISE_MAX) } else { 0.0 }
+    }
+
+    /// Returns the number of calls to send for this many accepts, if only noise is rejected.
+    pub(super) fn sent_for(&self, accepts: f64) -> f64 {
+        accepts / (1.0 - self.share())
+    }
+
+    /// Whether a client with so few calls sheds none, although some are rejected: until then, `offered` calls per second
+    /// are sent, and `accepts` of them are accepted.
+    pub(super) fn is_tolerated(offered: f64, accepts: f64) -> bool {
+        outcomes_of_trial(accepts) < OUTCOMES_MIN && offered * (1.0 - TOLERATED_SHARE) <= accepts
     }
 
     /// Whether more calls are rejected than noise explains: `share` is that of the latest `count` outcomes.
@@ -252,8 +274,10 @@ impl Noise {
             let most = known.share + CALM_ERRORS * sampling_error(known.share, known.count);
             self.rejected = self.rejected.min(most * self.outcomes);
         }
+        self.since_trial += seen.seconds;
+        let is_confirmed = mode == Mode::Calm || self.since_trial < CONFIRMED_SECONDS;
+        let is_seen = is_confirmed && known.share >= self.share() * STILL_SEEN;
         // While only probes are sent, nothing can be learnt.
-        let is_seen = mode == Mode::Calm && known.share >= self.share() * STILL_SEEN;
         if !is_seen && !self.is_trial() && mode != Mode::Probing {
             let constant = (FORGET_OUTCOMES / known.outcomes).clamp(FORGET_SECONDS, FORGET_SECONDS_MAX);
             self.scale(fade(seen.seconds / constant));
@@ -285,8 +309,9 @@ impl Noise {
         let has_fallen = known.accepts < self.base * (1.0 - fallen_by);
         let is_due = slot.is_common && self.seconds >= RENEW_SECONDS;
         let is_near = self.is_near(share, known);
+        let is_near_and_due = is_near && (stays || has_fallen || is_due);
         // A long trial costs a client with few calls more than it tells, unless noise may be the only cause.
-        if is_near && (stays || has_fallen || is_due) || is_due && slot.stretch <= 1.0 {
+        if is_near_and_due || (is_due || self.has_collapsed(known)) && slot.stretch <= 1.0 {
             self.before = share;
             self.enter(Phase::Settling);
         }
@@ -295,6 +320,11 @@ impl Noise {
     /// Whether so many calls are offered that noise may be the only cause of the rejects.
     fn is_near(&self, share: f64, known: Known) -> bool {
         known.offered * (1.0 - share) <= self.base * NEAR_FACTOR
+    }
+
+    /// Whether far fewer calls are accepted than when shedding began.
+    fn has_collapsed(&self, known: Known) -> bool {
+        known.accepts < self.base * COLLAPSED_FRACTION
     }
 
     fn settle(&mut self, seen: Seen, known: Known, slot: Slot) {
@@ -311,6 +341,7 @@ impl Noise {
     /// Ends a trial, and learns from it. Returns the rate of accepts that the destination takes at least, if the rejects
     /// are noise.
     fn conclude(&mut self, known: Known) -> Option<f64> {
+        self.since_trial = 0.0;
         if self.count < 1.0 {
             self.stop();
             return None;
@@ -323,20 +354,23 @@ impl Noise {
         let is_near = self.is_near(share, known);
         // Before the trial, no more calls were rejected than in it, so no call was too much then.
         let is_all = self.before <= share + sampling_error(share, self.count);
-        let is_noise = share >= self.before * SAME_FRACTION && self.rejects > UNSURE_REJECTS;
+        let least_share = self.before * SAME_FRACTION;
+        let is_noise = share >= least_share && self.rejects > UNSURE_REJECTS;
         let is_same = is_noise && (is_near || is_all);
         let before = if is_same { known.count.min(self.count * BEFORE_FACTOR) } else { 0.0 };
         self.learn(self.rejects + before * share.min(self.before), self.count + before);
-        let least = if is_near { self.base } else { 0.0 };
-        let more = if is_all { known.accepts * GROWTH } else { 0.0 };
+        let least = if is_near || self.has_collapsed(known) { self.base } else { 0.0 };
+        // If far more is offered, to grow would only take capacity from the other clients.
+        let more = if is_all && is_near { known.accepts * GROWTH } else { 0.0 };
         let accepts = least.max(more);
-        if !is_same {
-            self.base = known.accepts;
-        } else if is_near {
+        let is_surely_load = share + sampling_error(least_share, self.count) < least_share;
+        if is_same && is_near {
             self.base = accepts;
+        } else if !is_same && is_surely_load {
+            self.base = known.accepts;
         }
         self.stop();
-        is_same.then_some(accepts)
+        (is_same && accepts > 0.0).then_some(accepts)
     }
 
     fn learn(&mut self, rejected: f64, outcomes: f64) {
@@ -378,14 +412,20 @@ impl Noise {
     }
 
     pub(super) fn to_numbers(self) -> [f64; Self::NUMBERS] {
-        let Self { rejected, outcomes, phase, base, before, recent, seconds, count, rejects } = self;
-        [rejected, outcomes, phase, base, before, recent, seconds, count, rejects]
+        let Self { rejected, outcomes, phase, base, before, recent, seconds, count, rejects, since_trial } =
+            self;
+        [rejected, outcomes, phase, base, before, recent, seconds, count, rejects, since_trial]
     }
 
     pub(super) fn from_numbers(numbers: [f64; Self::NUMBERS]) -> Self {
-        let [rejected, outcomes, phase, base, before, recent, seconds, count, rejects] = numbers;
-        Self { rejected, outcomes, phase, base, before, recent, seconds, count, rejects }
+        let [rejected, outcomes, phase, base, before, recent, seconds, count, rejects, since_trial] = numbers;
+        Self { rejected, outcomes, phase, base, before, recent, seconds, count, rejects, since_trial }
     }
+}
+
+/// Returns the number of outcomes in a trial of the usual length.
+fn outcomes_of_trial(accepts: f64) -> f64 {
+    accepts * TRIAL_RATE * (TRIAL_SECONDS - SETTLE_SECONDS)
 }
 
 /// Returns the standard deviation of a share that is measured over `count` outcomes.

@@ -117,6 +117,37 @@ fn noise_is_forgotten_within_a_minute() {
 }
 
 #[test]
+fn a_trial_that_proves_nothing_keeps_the_rate_of_accepts_before() {
+    let known =
+        Known { offered: 110.0, usual: 110.0, accepts: 50.0, outcomes: 62.0, share: 0.2, count: 60.0 };
+    // Rejects among 20 outcomes, where the share was 20 % before, and the rate of accepts before it fell.
+    for (rejects, base) in [(0.0, 50.0), (1.0, 80.0)] {
+        let mut trial = Noise { before: 0.2, base: 80.0, count: 20.0, rejects, ..Noise::default() };
+        assert_eq!(trial.conclude(known), None, "{rejects}");
+        assert_eq!(trial.base, base, "{rejects}");
+    }
+}
+
+#[test]
+fn far_above_the_capacity_a_trial_gives_no_growth_but_restores_what_collapsed() {
+    let known =
+        Known { offered: 500.0, usual: 500.0, accepts: 25.0, outcomes: 31.0, share: 0.2, count: 60.0 };
+    for (base, accepts) in [(26.0, None), (80.0, Some(80.0))] {
+        let mut trial = Noise { before: 0.2, base, count: 100.0, rejects: 20.0, ..Noise::default() };
+        assert_eq!(trial.conclude(known), accepts, "{base}/s before");
+    }
+}
+
+#[test]
+fn a_client_with_few_calls_tolerates_rejects() {
+    for (offered, accepts, expected) in
+        [(1.0, 0.8, true), (1.0, 0.5, false), (5.0, 1.0, false), (100.0, 80.0, false)]
+    {
+        assert_eq!(Noise::is_tolerated(offered, accepts), expected, "{accepts} of {offered}");
+    }
+}
+
+#[test]
 fn few_rejects_are_not_certain() {
     // Rejects and outcomes of trials, and the share that is assumed.
     for (rejected, outcomes, least, most) in
