@@ -1,7 +1,7 @@
 //! `breakerbox endpoints`: manages and tests endpoints.
 
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::client::{Ask, Gateway};
 use super::failure::Failure;
@@ -167,8 +167,13 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
 /// Replaces an endpoint's own settings by the effective ones with the origin of each, if the gateway returned them.
 fn with_origins(mut endpoint: Value) -> Value {
     if let Some(fields) = endpoint.as_object_mut()
-        && let Some(Value::Object(effective)) = fields.remove("effective")
+        && let Some(Value::Object(mut effective)) = fields.remove("effective")
     {
+        // The value and its origin suffice; `endpoints policy` shows the defaults beside them.
+        let policy = effective.get_mut("policy").and_then(Value::as_object_mut);
+        for value in policy.into_iter().flat_map(Map::values_mut).filter_map(Value::as_object_mut) {
+            value.remove("default");
+        }
         fields.extend(effective);
     }
     endpoint

@@ -18,9 +18,11 @@ use super::{Failure, output_failed, say};
 
 /// Run past traffic through the engine, and print the transitions that it would have caused.
 ///
-/// Nothing is sent anywhere. Each transition is one JSON line on standard output; a summary follows on standard error.
+/// Nothing is sent anywhere. Each transition is one JSON line on standard output; a summary
+/// follows on standard error.
 ///
-/// With --quiet, there is no summary. --json affects only errors, because transitions are always JSON.
+/// With --quiet, there is no summary. --json affects only errors, because transitions are always
+/// JSON.
 ///
 /// Each line of traffic is either a call:
 ///
@@ -32,13 +34,16 @@ use super::{Failure, output_failed, say};
 ///
 ///   {"at_ms":0,"samples":{"e1":{"successes":9,"failures":3,"latency_sum_ms":840}}}
 ///
-/// The time is either at_ms, in milliseconds since any origin, or at, in RFC 3339; one file uses one of them. The result
-/// is an outcome (success, failure or ignored), an HTTP status, or the fault of a call without a response (timeout, dns,
-/// address_denied, connect, tls, reset or protocol); statuses and faults count as they do in the gateway. latency_ms and
-/// retry_after_ms are optional. Lines must be ordered by time, and one file contains either calls or samples. CSV with
-/// the same columns works too (for samples: at_ms,key,successes,failures,latency_sum_ms).
+/// The time is either at_ms, in milliseconds since any origin, or at, in RFC 3339; one file uses
+/// one of them. The result is an outcome (success, failure or ignored), an HTTP status, or the
+/// fault of a call without a response (timeout, dns, address_denied, connect, tls, reset or
+/// protocol); statuses and faults count as they do in the gateway. latency_ms and retry_after_ms
+/// are optional. Lines must be ordered by time, and one file contains either calls or samples.
+/// CSV with the same columns works too (for samples:
+/// at_ms,key,successes,failures,latency_sum_ms).
 ///
-/// Exit codes: 0, success; 1, a file can't be read or written; 2, the traffic, the policy or an argument is invalid.
+/// Exit codes: 0, success; 1, a file can't be read or written; 2, the traffic, the policy or an
+/// argument is invalid.
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Arguments {

@@ -17,7 +17,8 @@ use super::times;
 
 /// Submit an event. When the command returns, the event is stored durably.
 ///
-/// The payload is JSON, from the argument, a file (@order.json) or standard input (-), and is sent byte for byte. With
+/// The payload is JSON, from the argument, a file (@order.json) or standard input (-), and is
+/// sent byte for byte. With
 /// --content-type, it can have any format.
 ///
 ///   breakerbox send invoice.paid '{"amount": 1200}'

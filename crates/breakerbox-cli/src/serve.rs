@@ -22,13 +22,16 @@ use super::output::{Output, print};
 /// The maximum time to wait until an interrupted startup ends.
 const INTERRUPTED: Duration = Duration::from_secs(2);
 
-/// Start the gateway: API, workers and scheduler in one process, with its database in one directory.
+/// Start the gateway: API, workers and scheduler in one process, with its database in one
+/// directory.
 ///
-/// Settings come from a TOML file (--config, or breakerbox.toml in the current directory), from environment variables
-/// (BREAKERBOX_...), and from flags. A flag overrides a variable; a variable overrides the file.
+/// Settings come from a TOML file (--config, or breakerbox.toml in the current directory), from
+/// environment variables (BREAKERBOX_...), and from flags. A flag overrides a variable; a
+/// variable overrides the file.
 ///
-/// The first start prints an admin key once, if standard output is a terminal; otherwise use --admin-key-file. SIGTERM
-/// shuts the gateway down gracefully: requests in flight have --grace (default 30s) to finish.
+/// The first start prints an admin key once, if standard output is a terminal; otherwise use
+/// --admin-key-file. SIGTERM shuts the gateway down gracefully: requests in flight have --grace
+/// (default 30s) to finish.
 ///
 /// To try the gateway with a receiver on this machine, which it does not call by default:
 ///

@@ -42,15 +42,16 @@ const RECOVER: &str = "/-/recover";
 
 /// Receive webhooks, verify their signatures, and print them.
 ///
-/// This receiver is for testing only. By default, the gateway does not send to loopback addresses; allow them with --dev:
+/// This receiver is for testing only. By default, the gateway does not send to loopback
+/// addresses; allow them with --dev:
 ///
 ///   breakerbox serve --dev
 ///   breakerbox listen --secret whsec_...
 ///   breakerbox endpoints create http://127.0.0.1:8081/
 ///
 /// With --failing, every request fails until you press Enter, or run
-/// `curl -X POST http://127.0.0.1:8081/-/recover` (/-/fail makes it fail again). Use this to watch a circuit open, probe
-/// and close.
+/// `curl -X POST http://127.0.0.1:8081/-/recover` (/-/fail makes it fail again). Use this to
+/// watch a circuit open, probe and close.
 ///
 /// With --secret, requests with a missing, invalid or expired signature get 401.
 #[derive(Args)]
