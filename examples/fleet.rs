@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox::store::{MemoryStore, Store};
-use breakerbox::{Breakerbox, CallError, Circuit, Permit, Policy, Refusal, Status, StoreHealth};
+use breakerbox::{Breakerbox, CallError, Circuit, CircuitStatus, Permit, Policy, Refusal, StoreHealth};
 use breakerbox_testkit::faults::{Fault, FaultyStore};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -73,7 +73,7 @@ pub async fn run(out: &mut (impl Write + Send)) -> Result<()> {
     sleep(Duration::from_millis(1_200)).await;
     let words = [a.call(Err("down")).await, b.call(Err("down")).await, a.call(Err("down")).await];
     writeln!(out, "It breaks:          A {}, B {}, A {}", words[0], words[1], words[2])?;
-    all(&fleet, Status::Open).await?;
+    all(&fleet, CircuitStatus::Open).await?;
     writeln!(out, "All know:           C, who saw no failure, is {}", c.call(Ok(())).await)?;
 
     sleep(Duration::from_millis(1_100)).await;
@@ -83,7 +83,7 @@ pub async fn run(out: &mut (impl Write + Send)) -> Result<()> {
     for permit in permits.into_iter().flatten() {
         permit.success();
     }
-    all(&fleet, Status::Closed).await?;
+    all(&fleet, CircuitStatus::Closed).await?;
     writeln!(out, "The probe is well:  closed, for all of them")?;
 
     a.way.set(Fault::BlackHole);
@@ -109,7 +109,7 @@ pub async fn run(out: &mut (impl Write + Send)) -> Result<()> {
     Ok(())
 }
 
-async fn all(fleet: &[Process], status: Status) -> Result<()> {
+async fn all(fleet: &[Process], status: CircuitStatus) -> Result<()> {
     let reached = async {
         while fleet.iter().any(|process| process.circuit.status() != status) {
             sleep(Duration::from_millis(5)).await;

@@ -18,7 +18,7 @@ use std::time::{Duration, SystemTime};
 
 use breakerbox::sampling::{Sampling, SqlTable, SqliteSampler, TimeFormat};
 use breakerbox::store::MemoryStore;
-use breakerbox::{Breakerbox, Policy, Preset, Status};
+use breakerbox::{Breakerbox, CircuitStatus, Policy, Preset};
 use rusqlite::Connection;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -106,7 +106,7 @@ async fn until(holds: impl Fn() -> bool) -> Result<()> {
     Ok(())
 }
 
-fn knows(agents: &[Agent], status: Status) -> bool {
+fn knows(agents: &[Agent], status: CircuitStatus) -> bool {
     agents
         .iter()
         .all(|agent| agent.sampling.circuit(ENDPOINT).is_ok_and(|circuit| circuit.status() == status))
@@ -149,13 +149,13 @@ pub async fn run(out: &mut impl Write) -> Result<()> {
     writeln!(out, "All is well:  of 20 events {} are sent.", deliver(&agents, 20).await?)?;
     is_up.store(false, SeqCst);
     writeln!(out, "It is down:   of 60 events {} are sent, and fail.", deliver(&agents, 60).await?)?;
-    until(|| knows(&agents, Status::Open)).await?;
+    until(|| knows(&agents, CircuitStatus::Open)).await?;
     writeln!(out, "Open:         of 20 events {} are sent.", deliver(&agents, 20).await?)?;
 
     is_up.store(true, SeqCst);
-    until(|| knows(&agents, Status::HalfOpen)).await?;
+    until(|| knows(&agents, CircuitStatus::HalfOpen)).await?;
     writeln!(out, "Half-open:    of 20 events at once {} is sent.", deliver(&agents, 20).await?)?;
-    until(|| knows(&agents, Status::Closed)).await?;
+    until(|| knows(&agents, CircuitStatus::Closed)).await?;
     writeln!(out, "Closed:       of 20 events {} are sent.", deliver(&agents, 20).await?)?;
 
     let gone = agents.remove(0);

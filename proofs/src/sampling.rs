@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 use breakerbox::sampling::{Poll, SampleError, Sampler, Sampling, Ticked};
 use breakerbox::store::{Store, Swap};
 use breakerbox::{
-    Breakerbox, Cause, Epoch, Mode, Policy, Preset, Record, Sample, State, Status, Timestamp, Version,
+    Breakerbox, Cause, CircuitStatus, Epoch, Policy, Preset, Record, Sample, Timestamp, Version,
 };
 use breakerbox_redis::RedisStore;
 use breakerbox_testkit::servers::RedisServer;
@@ -101,15 +101,11 @@ impl Sampler for Totals {
         let failing = if self.failing.load(Ordering::SeqCst) { self.sizes.failing } else { 0 };
         let sample = |n| {
             let failures = if n < failing { 20 } else { 0 };
-            (
-                key(n),
-                Sample {
-                    successes: 1,
-                    failures,
-                    latency_sum: Some(Duration::from_millis(50)),
-                    ..Sample::default()
-                },
-            )
+            (key(n), {
+                let mut sample = Sample::new(1, failures);
+                sample.latency_sum = Some(Duration::from_millis(50));
+                sample
+            })
         };
         self.polls.fetch_add(1, Ordering::SeqCst);
         Ok((0..self.sizes.known).map(sample).collect())
@@ -145,7 +141,7 @@ pub async fn see(sizes: Sizes) -> Result<Seen> {
     let tick = ticked(&leader, |ticked| ticked.changes as u64 == sizes.failing).await?;
     let opened_at = Instant::now();
     let failing = || circuits.iter().take(usize::try_from(sizes.failing).unwrap_or(usize::MAX));
-    while failing().any(|circuit| circuit.status() != Status::Open) {
+    while failing().any(|circuit| circuit.status() != CircuitStatus::Open) {
         if opened_at.elapsed() > WAIT_LIMIT {
             bail!("the worker never knew all of it");
         }
@@ -176,22 +172,14 @@ fn agent(store: RedisStore) -> breakerbox::sampling::SamplingBuilder {
 async fn make_known(store: &RedisStore, known: u64) -> Result<()> {
     let now = store.read(&[]).await?.now;
     let closed_at = Timestamp::from_micros(now.as_micros() - 360_000_000);
-    let record = |n: u64| Record {
-        state: State::Closed,
-        epoch: Epoch(closed_at.as_micros()),
-        version: Version(n.into()),
-        opened_at: Some(closed_at),
-        retry_at: None,
-        trips: 1,
-        last_success: Some(closed_at),
-        failing_since: None,
-        lease: None,
-        probe_successes: 0,
-        mode: Mode::Automatic,
-        changed_at: closed_at,
-        cause: Some(Cause::RecoveryRateMet),
-        evidence: None,
-        tenant: Some(key(n).split(' ').next().unwrap_or_default().into()),
+    let record = |n: u64| {
+        let mut record = Record::fresh(Epoch(closed_at.as_micros()), Version(n.into()), closed_at);
+        record.opened_at = Some(closed_at);
+        record.trips = 1;
+        record.last_success = Some(closed_at);
+        record.cause = Some(Cause::RecoveryRateMet);
+        record.tenant = Some(key(n).split(' ').next().unwrap_or_default().into());
+        record
     };
     let not_after = now + Duration::from_secs(3_600);
     let keep_for = Some(Duration::from_secs(600));
@@ -210,7 +198,7 @@ async fn reread(store: &RedisStore, open: u64) -> Result<Duration> {
     let began_at = Instant::now();
     for keys in keys.chunks(1_000) {
         let read = store.read(keys).await?.all()?.value;
-        ensure!(read.iter().flatten().all(|record| record.status() != Status::Closed), "all are open");
+        ensure!(read.iter().flatten().all(|record| record.status() != CircuitStatus::Closed), "all are open");
     }
     Ok(began_at.elapsed())
 }

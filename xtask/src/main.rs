@@ -1,5 +1,5 @@
 //! The project's development commands: `cargo xtask test`, `prove`, `sim`, `bench`, `effect`, `fuzz`,
-//! `graph`. CI calls only these.
+//! `graph`, `package`, `public-api`. CI calls only these.
 
 mod bench;
 mod effect;
@@ -7,8 +7,10 @@ mod fuzz;
 mod fuzz_api;
 mod graph;
 mod language;
+mod package;
 mod packages;
 mod prove;
+mod public_api;
 mod steps;
 mod test;
 
@@ -58,6 +60,10 @@ enum Command {
     FuzzApi(fuzz_api::Arguments),
     /// Write the graph of crates and modules to ARCHITECTURE.md; fail on a cycle
     Graph(graph::Arguments),
+    /// Package the published crates, and use the packages in a program outside the workspace
+    Package,
+    /// List the public API of the published crates in xtask/public-api
+    PublicApi(public_api::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -83,5 +89,7 @@ fn run() -> anyhow::Result<()> {
         Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::FuzzApi(arguments) => fuzz_api::run(&arguments),
         Command::Graph(arguments) => graph::run(&arguments),
+        Command::Package => package::run(),
+        Command::PublicApi(arguments) => public_api::run(&arguments),
     }
 }

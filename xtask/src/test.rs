@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Result, bail};
 
 use crate::steps::{cargo, output, step, succeed};
-use crate::{graph, language, packages};
+use crate::{graph, language, package, packages, public_api};
 
 /// The core's allowed dependencies, none of which reads a clock, does I/O, runs async code or generates random
 /// numbers.
@@ -25,8 +25,20 @@ const BOUNDARIES: [(&str, &str); 5] = [
     ("breakerbox-egress", "rusqlite axum breakerbox-storage breakerbox-gateway"),
 ];
 
-/// The library's features, each of which is linted alone. An empty string means no features.
-const LIBRARY_FEATURES: [&str; 5] = ["", "http", "tower", "reqwest-middleware", "sqlite"];
+/// The library's features, each of which is linted together with the default features only. An empty string means no
+/// other features.
+const LIBRARY_FEATURES: [&str; 8] =
+    ["", "http", "tower", "reqwest", "reqwest-middleware", "sqlite", "tracing", "metrics"];
+
+/// Packages and sets of features that are linted without the default features.
+const WITHOUT_DEFAULTS: [(&str, &str); 6] = [
+    ("breakerbox-core", ""),
+    ("breakerbox-core", "serde"),
+    ("breakerbox-core", "url"),
+    ("breakerbox", ""),
+    ("breakerbox", "serde"),
+    ("breakerbox", "tower,reqwest,metrics,tracing"),
+];
 
 pub(crate) fn run() -> Result<()> {
     step("format", || succeed(&mut cargo(&["fmt", "--all", "--check"])))?;
@@ -46,12 +58,19 @@ pub(crate) fn run() -> Result<()> {
                 ["clippy", "--package", "breakerbox", "--all-targets", "--locked", "--features", features];
             succeed(cargo(&alone).args(["--", "-D", "warnings"]))?;
         }
+        for (package, features) in WITHOUT_DEFAULTS {
+            let mut alone = cargo(&["clippy", "--package", package, "--lib", "--locked"]);
+            alone.args(["--no-default-features", "--features", features]);
+            succeed(alone.args(["--", "-D", "warnings"]))?;
+        }
         Ok(())
     })?;
     step("documentation", || {
         let mut doc = cargo(&["doc", "--workspace", "--all-features", "--no-deps", "--locked"]);
         succeed(doc.env("RUSTDOCFLAGS", "-D warnings"))
     })?;
+    step("public API of the published crates", public_api::check)?;
+    step("packages of the published crates", package::run)?;
     step("fuzz targets build", || {
         // A check does not link, so the fuzzer's C++ code need not be built.
         let mut check =

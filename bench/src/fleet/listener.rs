@@ -5,7 +5,7 @@ use std::io::Read;
 use std::sync::mpsc;
 
 use anyhow::Result;
-use breakerbox::{Breakerbox, Status};
+use breakerbox::{Breakerbox, CircuitStatus};
 use breakerbox_redis::RedisStore;
 use clap::Args;
 use rustix::time::{ClockId, clock_gettime};
@@ -67,7 +67,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         let builder = Breakerbox::builder().policy(brittle().build()?).store(builder.connect().await?);
         let breakers = builder
             .observer(move |received| {
-                if received.change.to == Status::Open {
+                if received.change.to == CircuitStatus::Open {
                     let _ = opened.send((received.key.to_string(), nanos()));
                 }
             })

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use breakerbox::{Breakerbox, Circuit, Status};
+use breakerbox::{Breakerbox, Circuit, CircuitStatus};
 use breakerbox_redis::RedisStore;
 use breakerbox_testkit::servers::RedisServer;
 use tokio::runtime::Runtime;
@@ -134,7 +134,7 @@ fn wait_for_merges(server: &RedisServer, empty: u64, count: u64) -> Result<()> {
 
 fn all_open(breakers: &Breakerbox, keys: &[String]) -> Result<bool> {
     for key in keys {
-        if breakers.circuit(key)?.status() != Status::Open {
+        if breakers.circuit(key)?.status() != CircuitStatus::Open {
             return Ok(false);
         }
     }

@@ -23,7 +23,7 @@ mod timed_store;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use breakerbox::{Breakerbox, Builder, Policy, PolicyBuilder};
+use breakerbox::{Breakerbox, BreakerboxBuilder, Policy, PolicyBuilder};
 use breakerbox_redis::RedisStore;
 use breakerbox_testkit::servers::RedisServer;
 use clap::Args;
@@ -87,7 +87,7 @@ fn registry(
     server: &RedisServer,
     runtime: &Runtime,
     namespace: &str,
-    settings: impl FnOnce(Builder) -> Builder,
+    settings: impl FnOnce(BreakerboxBuilder) -> BreakerboxBuilder,
 ) -> Result<Breakerbox> {
     let _on_it = runtime.enter();
     let store = runtime.block_on(RedisStore::builder(&server.url()).namespace(namespace).connect())?;

@@ -3,18 +3,19 @@
 use alloc::sync::Arc;
 
 pub use crate::record::{Cause, OverrideCommand};
-use crate::record::{Mode, Record, Status};
+use crate::record::{CircuitStatus, Mode, Record};
 use crate::time::Timestamp;
 use crate::token::{Epoch, RandomBits};
 use crate::window::Totals;
 
 /// One transition of one circuit. Each transition begins a new epoch.
 #[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
 pub struct Change {
     /// The state before the transition.
-    pub from: Status,
+    pub from: CircuitStatus,
     /// The state after the transition.
-    pub to: Status,
+    pub to: CircuitStatus,
     /// The time of the transition.
     pub at: Timestamp,
     /// The epoch that begins with this change.
@@ -36,10 +37,35 @@ pub struct Change {
 }
 
 impl Change {
+    /// Creates a transition of a circuit without history or override. Set the other fields as needed, for example when
+    /// you read a change that you stored.
+    #[must_use]
+    pub const fn new(
+        from: CircuitStatus,
+        to: CircuitStatus,
+        at: Timestamp,
+        epoch: Epoch,
+        cause: Cause,
+    ) -> Self {
+        Self {
+            from,
+            to,
+            at,
+            epoch,
+            cause,
+            retry_at: None,
+            trips: 0,
+            last_success: None,
+            failing_since: None,
+            evidence: None,
+            mode: Mode::Automatic,
+        }
+    }
+
     /// Returns the transition from the state `from` to the record's state; `None` if `record` is the circuit's first. A
     /// caller that does not know the previous state can derive it from the record's cause ([`Cause::leaves`]).
     #[must_use]
-    pub fn to(record: &Record, from: Status) -> Option<Self> {
+    pub fn to(record: &Record, from: CircuitStatus) -> Option<Self> {
         Some(Self {
             from,
             to: record.status(),

@@ -12,7 +12,7 @@ use crate::outcome::{Outcome, OutcomeKind};
 use crate::permit::{Decision, Permit, PermitKind, Refusal};
 use crate::policy::Policy;
 use crate::ramp::{Ramp, RampAnswer};
-use crate::record::{Attribution, LatestOutcomes, Record, State, Status};
+use crate::record::{Attribution, CircuitStatus, LatestOutcomes, Record, State};
 use crate::rule::TripRule;
 use crate::time::Timestamp;
 use crate::token::{Epoch, RandomBits};
@@ -22,7 +22,7 @@ use crate::window::{Totals, Window};
 /// A circuit breaker as a plain value. Time and random bits are arguments; a circuit shares no data and never blocks.
 ///
 /// ```
-/// use breakerbox_core::{Circuit, Decision, RandomBits, Outcome, Policy, Refusal, Status, Timestamp};
+/// use breakerbox_core::{Circuit, Decision, RandomBits, Outcome, Policy, Refusal, CircuitStatus, Timestamp};
 /// use core::time::Duration;
 ///
 /// let policy = Policy::builder().consecutive_failures(2).cool_off(Duration::from_secs(30)).build()?;
@@ -37,7 +37,7 @@ use crate::window::{Totals, Window};
 ///     let timeout = Outcome::failure(Duration::from_millis(500));
 ///     circuit.settle(permit, &timeout, &policy, random.next().unwrap(), now);
 /// }
-/// assert_eq!(circuit.status(), Status::Open);
+/// assert_eq!(circuit.status(), CircuitStatus::Open);
 ///
 /// let acquired = circuit.try_acquire(&policy, random.next().unwrap(), Timestamp::from_millis(3_000));
 /// let Decision::Refused(Refusal::Open { retry_in, .. }) = acquired.decision else { panic!("open") };
@@ -204,9 +204,9 @@ impl Circuit {
 
     /// Returns the state to report: disabled if the mode is disabled, otherwise the record's state.
     #[must_use]
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> CircuitStatus {
         match &self.memory {
-            Memory::Pristine { .. } => Status::Closed,
+            Memory::Pristine { .. } => CircuitStatus::Closed,
             Memory::Lived(record) => record.status(),
         }
     }

@@ -3,8 +3,6 @@
 use alloc::string::String;
 use core::fmt;
 
-use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
-
 /// Any value in a TOML or JSON file.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
@@ -39,62 +37,13 @@ impl fmt::Display for FileValue {
     }
 }
 
-impl<'de> Deserialize<'de> for FileValue {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Any;
-
-        impl<'de> Visitor<'de> for Any {
-            type Value = FileValue;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a value")
-            }
-
-            fn visit_bool<E>(self, value: bool) -> Result<FileValue, E> {
-                Ok(FileValue::Bool(value))
-            }
-
-            fn visit_i64<E>(self, value: i64) -> Result<FileValue, E> {
-                Ok(FileValue::Integer(value.into()))
-            }
-
-            fn visit_u64<E>(self, value: u64) -> Result<FileValue, E> {
-                Ok(FileValue::Integer(value.into()))
-            }
-
-            fn visit_i128<E>(self, value: i128) -> Result<FileValue, E> {
-                Ok(FileValue::Integer(value))
-            }
-
-            #[allow(clippy::cast_precision_loss)] // Too large for anything; only shown.
-            fn visit_u128<E>(self, value: u128) -> Result<FileValue, E> {
-                Ok(i128::try_from(value).map_or(FileValue::Float(value as f64), FileValue::Integer))
-            }
-
-            fn visit_f64<E>(self, value: f64) -> Result<FileValue, E> {
-                Ok(FileValue::Float(value))
-            }
-
-            fn visit_str<E>(self, value: &str) -> Result<FileValue, E> {
-                Ok(FileValue::Text(shortened(value)))
-            }
-
-            fn visit_unit<E>(self) -> Result<FileValue, E> {
-                Ok(FileValue::Null)
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<FileValue, A::Error> {
-                while seq.next_element::<IgnoredAny>()?.is_some() {}
-                Ok(FileValue::List)
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<FileValue, A::Error> {
-                while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-                Ok(FileValue::Table)
-            }
+impl FileValue {
+    /// Returns the value with a long text shortened, so that no error contains megabytes.
+    pub(crate) fn shortened(self) -> Self {
+        match self {
+            Self::Text(text) => Self::Text(shortened(&text)),
+            other => other,
         }
-
-        deserializer.deserialize_any(Any)
     }
 }
 

@@ -15,6 +15,7 @@
 //! | [`Ticket`] | a permit as plain data, which another process can settle |
 //! | [`Change`] | the value that observers receive for each transition |
 //! | [`Key`] | the identity of a circuit: calls with the same key share it |
+//! | [`StatusMeaning`] | what an HTTP status means for a circuit and a throttle: one table for all users |
 //! | [`throttle`] | limits for destinations that are up but overloaded |
 //! | [`own_outage`] | detects that the fault is on this side, because most destinations can't be reached at once |
 //!
@@ -22,7 +23,18 @@
 //! nothing; every transition is one change, one new epoch and one new version. Fairness among callers is not
 //! guaranteed: the first caller to acquire after the cool-off gets the probe.
 
+//!
+//! | feature | default | what it adds |
+//! | --- | --- | --- |
+//! | `url` | yes | keys from URLs: `Key::of` and `Key::of_url` |
+//! | `serde` | yes | records and tickets as JSON, and policy files |
+//!
+//! Services use the crate `breakerbox`, which exports what they need from this one. Use this crate directly for a
+//! store, a simulation or a runtime of your own. Its functions that `breakerbox` does not export may change in any
+//! minor version.
+
 #![no_std]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 extern crate alloc;
 #[cfg(test)]
@@ -34,6 +46,7 @@ mod circuit;
 mod fault;
 mod file_value;
 pub mod fleet;
+mod http_status;
 mod key;
 mod nearest;
 mod outcome;
@@ -58,6 +71,7 @@ pub use circuit::{AcquireResult, Circuit, Settled, Settlement};
 #[doc(hidden)]
 pub use fault::Fault;
 pub use file_value::FileValue;
+pub use http_status::{StatusClass, StatusMeaning};
 pub use key::{CircuitBy, Key, KeyError, KeyId, MAX_KEY_LENGTH, MAX_URL_LENGTH};
 pub use nearest::nearest;
 pub use outcome::{OpenedBy, Outcome, OutcomeKind};
@@ -68,8 +82,8 @@ pub use policy::{
 };
 pub use ramp::Ramp;
 pub use record::{
-    Attribution, AttributionTooLong, LatestOutcomes, Lease, MAX_ATTRIBUTION_LENGTH, Mode, Record, State,
-    Status,
+    Attribution, AttributionTooLong, CircuitStatus, LatestOutcomes, Lease, MAX_ATTRIBUTION_LENGTH, Mode,
+    Record, State,
 };
 pub use rule::TripRule;
 pub use run::FailureRun;
@@ -79,3 +93,8 @@ pub use time::Timestamp;
 pub use token::{Epoch, Nonce, RandomBits, Version};
 pub use transitions::{Answer, LEASE_MARGIN, MissingLatencySum, RecentSample, Sample, Span};
 pub use window::Totals;
+
+/// Compiles and runs the example in the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -28,6 +28,7 @@ pub enum OutcomeKind {
 /// # let _ = ok;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Outcome {
     /// Whether the call is a success, a failure or ignored.
     pub kind: OutcomeKind,
@@ -67,6 +68,12 @@ impl From<&Outcome> for OpenedBy {
 }
 
 impl Outcome {
+    /// Creates an outcome of this kind that took `latency`.
+    #[must_use]
+    pub const fn new(kind: OutcomeKind, latency: Duration) -> Self {
+        Self { kind, latency, retry_after: None }
+    }
+
     /// Creates a success that took `latency`.
     #[must_use]
     pub const fn success(latency: Duration) -> Self {
@@ -90,10 +97,10 @@ impl Outcome {
         policy.slow_call().is_some_and(|limit| self.latency >= limit)
     }
 
-    /// Returns the same outcome with the destination's retry-after.
+    /// Returns the same outcome with the destination's retry-after, or without one.
     #[must_use]
-    pub const fn with_retry_after(mut self, retry_after: Duration) -> Self {
-        self.retry_after = Some(retry_after);
+    pub fn with_retry_after(mut self, retry_after: impl Into<Option<Duration>>) -> Self {
+        self.retry_after = retry_after.into();
         self
     }
 }

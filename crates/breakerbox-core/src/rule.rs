@@ -4,15 +4,13 @@
 
 use core::fmt;
 
-use serde::{Deserialize, Serialize};
-
 use crate::policy::Policy;
 use crate::time::micros;
 use crate::window::Totals;
 
 /// A rule that can trip a circuit. Rules that the policy does not set are off.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum TripRule {
     /// At least `min_calls` calls, of which at least the percentage `failure_rate` failed.

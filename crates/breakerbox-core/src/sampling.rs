@@ -84,7 +84,7 @@ fn matters(policy: &Policy) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Status;
+    use crate::record::CircuitStatus;
 
     const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -115,13 +115,13 @@ mod tests {
         Timestamp::from_millis(1_000_000_000) + HOUR * hours
     }
 
-    fn status(step: Option<Step>) -> Option<Status> {
+    fn status(step: Option<Step>) -> Option<CircuitStatus> {
         step.map(|step| step.record.status())
     }
 
     #[test]
     fn outcomes_between_transitions_are_remembered() {
-        for (failed_at, to) in [(1, Status::Disabled), (2, Status::Open)] {
+        for (failed_at, to) in [(1, CircuitStatus::Disabled), (2, CircuitStatus::Open)] {
             let mut known = LatestSuccesses::default();
             assert_eq!(evaluated(&mut known, None, (1, 0), 0), None);
             assert_eq!(evaluated(&mut known, None, (0, 1), failed_at), None);
@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(evaluated(&mut known, None, (1, 0), 5), None);
         assert_eq!(
             status(evaluated(&mut known, None, (0, 3), 6)),
-            Some(Status::Open),
+            Some(CircuitStatus::Open),
             "a success came between"
         );
     }
@@ -145,20 +145,23 @@ mod tests {
         assert_eq!(evaluated(&mut known, None, (0, 1), 0), None);
         let record = evaluated(&mut known, None, (0, 3), 6).unwrap().record;
         assert_eq!((record.last_success, record.failing_since), (None, Some(at(0))));
-        assert_eq!(record.status(), Status::Disabled);
+        assert_eq!(record.status(), CircuitStatus::Disabled);
     }
 
     #[test]
     fn who_takes_over_can_not_know_and_disables_nothing_too_early() {
         let mut known = LatestSuccesses::default();
         let open = evaluated(&mut known, None, (0, 3), 0).unwrap().record;
-        assert_eq!(open.status(), Status::Open);
+        assert_eq!(open.status(), CircuitStatus::Open);
         let closed = Record { state: State::Closed, ..open };
         let mut taken_over = LatestSuccesses::default();
-        assert_eq!(status(evaluated(&mut taken_over, Some(&closed), (0, 3), 20)), Some(Status::Open));
+        assert_eq!(status(evaluated(&mut taken_over, Some(&closed), (0, 3), 20)), Some(CircuitStatus::Open));
         let mut in_office = LatestSuccesses::default();
         assert_eq!(evaluated(&mut in_office, Some(&closed), (0, 1), 10), None);
-        assert_eq!(status(evaluated(&mut in_office, Some(&closed), (0, 3), 20)), Some(Status::Disabled));
+        assert_eq!(
+            status(evaluated(&mut in_office, Some(&closed), (0, 3), 20)),
+            Some(CircuitStatus::Disabled)
+        );
     }
 
     #[test]
@@ -166,7 +169,7 @@ mod tests {
         let mut known = LatestSuccesses::default();
         let open = evaluated(&mut known, None, (0, 3), 10).unwrap().record;
         let step = evaluated(&mut known, Some(&open), (0, 0), 3).unwrap();
-        assert_eq!((step.change, step.record.status()), (None, Status::Open));
+        assert_eq!((step.change, step.record.status()), (None, CircuitStatus::Open));
         assert_eq!(step.record.retry_at.unwrap().since(step.record.changed_at), Duration::from_secs(30));
     }
 

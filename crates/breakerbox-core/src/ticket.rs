@@ -5,8 +5,6 @@
 
 use alloc::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
 use crate::time::Timestamp;
 use crate::token::{Epoch, Nonce};
 
@@ -15,7 +13,9 @@ use crate::token::{Epoch, Nonce};
 ///
 /// Each settlement of a ticket counts, except that a probe's ticket counts only once. The process that passes a ticket
 /// on must ensure that it is settled once.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
 pub struct Ticket {
     /// The key of the ticket's circuit.
     pub key: Arc<str>,
@@ -28,8 +28,8 @@ pub struct Ticket {
 }
 
 /// The kind of call that a ticket permits.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum TicketKind {
     /// An ordinary call.
@@ -46,6 +46,12 @@ pub enum TicketKind {
 }
 
 impl Ticket {
+    /// Creates a ticket from its parts, for example when it is read from a format of your own.
+    #[must_use]
+    pub const fn new(key: Arc<str>, epoch: Epoch, started_at: Timestamp, kind: TicketKind) -> Self {
+        Self { key, epoch, started_at, kind }
+    }
+
     /// Whether the call probes a half-open circuit.
     #[must_use]
     pub const fn is_probe(&self) -> bool {

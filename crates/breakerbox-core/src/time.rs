@@ -7,8 +7,6 @@
 use core::ops::Add;
 use core::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 /// A point in time, in microseconds since an origin that the caller chooses.
 ///
 /// ```
@@ -20,8 +18,8 @@ use serde::{Deserialize, Serialize};
 /// assert_eq!(retry_at.since(opened_at), Duration::from_secs(30));
 /// assert_eq!(opened_at.since(retry_at), Duration::ZERO, "a time in the future is no time ago");
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
-#[serde(transparent)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(transparent))]
 pub struct Timestamp(u64);
 
 impl Timestamp {

@@ -5,8 +5,6 @@
 
 use core::fmt;
 
-use serde::{Deserialize, Serialize};
-
 use crate::time::Timestamp;
 
 /// 128 bits from the caller's random source. Pass new bits to every step.
@@ -42,8 +40,8 @@ impl RandomBits {
 
 /// The number of the period between two of a circuit's transitions. Epochs only increase; an outcome from an earlier
 /// epoch is late.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
-#[serde(transparent)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(transparent))]
 pub struct Epoch(pub u64);
 
 impl Epoch {
@@ -57,14 +55,17 @@ impl Epoch {
 
 /// The token that identifies one write of a record. It is random, so that a retried write is not mistaken for an
 /// earlier write that was lost.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Version(#[serde(with = "hex")] pub u128);
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Version(#[cfg_attr(feature = "serde", serde(with = "hex"))] pub u128);
 
 /// The token that identifies one probe's lease or one slot in a ramp.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Nonce(#[serde(with = "hex")] pub u128);
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Nonce(#[cfg_attr(feature = "serde", serde(with = "hex"))] pub u128);
 
 /// Serializes tokens as 32 hexadecimal digits, because some formats lose digits of 128-bit numbers.
+#[cfg(feature = "serde")]
 mod hex {
     use alloc::string::String;
 

@@ -9,8 +9,6 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use crate::outcome::{Outcome, OutcomeKind};
 use crate::policy::Policy;
 use crate::run::FailureRun;
@@ -21,7 +19,9 @@ pub(crate) const BUCKETS: usize = 10;
 const SPAN: u64 = BUCKETS as u64;
 
 /// A window's counts at one moment.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
 pub struct Totals {
     /// The number of calls that succeeded.
     pub successes: u64,

@@ -133,12 +133,14 @@ pub(crate) fn merged(key: &str, row: &Row) -> Result<Readable<Merged>, StoreErro
     };
     let number = |name| record::column::<i64>(row, name).map(counted);
     let time = |name| Ok::<_, StoreError>(record::column::<Option<i64>>(row, name)?.map(timed));
-    let totals = Totals {
-        successes: number("successes")?,
-        failures: number("failures")?,
-        slow: number("slow")?,
-        latency_sum: Duration::from_nanos(number("latency_sum")?),
-        failure_run: number("run")?,
+    let totals = {
+        let mut totals = Totals::default();
+        totals.successes = number("successes")?;
+        totals.failures = number("failures")?;
+        totals.slow = number("slow")?;
+        totals.latency_sum = Duration::from_nanos(number("latency_sum")?);
+        totals.failure_run = number("run")?;
+        totals
     };
     let latest = LatestOutcomes { last_success: time("last_success")?, failing_since: time("run_began")? };
     Ok(Ok(Merged::new(record::column(row, "late")?, totals, latest, record)))

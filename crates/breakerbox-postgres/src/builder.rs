@@ -45,7 +45,7 @@ const MAX_SCHEMA_LENGTH: usize = 48;
 /// ```
 #[derive(Clone, Debug)]
 #[must_use]
-pub struct Builder {
+pub struct PostgresStoreBuilder {
     url: Url,
     database: Option<Database>,
     schema: String,
@@ -66,7 +66,7 @@ impl fmt::Debug for Url {
     }
 }
 
-impl Builder {
+impl PostgresStoreBuilder {
     pub(crate) fn new(url: &str) -> Self {
         Self {
             url: Url(url.to_owned()),
@@ -178,8 +178,7 @@ impl Builder {
         }
     }
 
-    /// Returns the SQL that each new connection must execute. For a pool of your own, see
-    /// [`Database::with_pool`].
+    /// Returns the SQL that each new connection executes.
     ///
     /// The server's timeout is slightly shorter than the client's, so that usually the server ends a statement
     /// and the connection stays usable. The server also ends the transaction of a process that stalls in the
@@ -217,7 +216,7 @@ impl Builder {
         for (setting, duration) in [
             ("time_limit", self.time_limit),
             ("start_within", self.start_within),
-            ("ask_every", self.heartbeat_every),
+            ("heartbeat_every", self.heartbeat_every),
             ("clean_every", self.clean_every),
         ] {
             if duration < Duration::from_millis(1) || duration > Duration::from_secs(3_600) {
@@ -249,8 +248,8 @@ impl PostgresStore {
     }
 
     /// Returns a builder for settings other than the defaults.
-    pub fn builder(url: &str) -> Builder {
-        Builder::new(url)
+    pub fn builder(url: &str) -> PostgresStoreBuilder {
+        PostgresStoreBuilder::new(url)
     }
 }
 
@@ -258,8 +257,8 @@ impl PostgresStore {
 mod tests {
     use super::*;
 
-    fn builder() -> Builder {
-        Builder::new("postgres://user:secret@host/db")
+    fn builder() -> PostgresStoreBuilder {
+        PostgresStoreBuilder::new("postgres://user:secret@host/db")
     }
 
     #[test]
@@ -277,7 +276,7 @@ mod tests {
             (builder().connections(0), "connections"),
             (builder().time_limit(zero), "time_limit"),
             (builder().start_within(zero), "start_within"),
-            (builder().heartbeat_every(zero), "ask_every"),
+            (builder().heartbeat_every(zero), "heartbeat_every"),
             (builder().clean_every(Duration::MAX), "clean_every"),
         ] {
             let error = builder.database().unwrap_err().to_string();

@@ -30,19 +30,25 @@ pub(crate) type Wire = Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<S
 
 /// A Postgres database, and the connections to it.
 ///
-/// To use the store, a URL is sufficient. A `Database` is for programs that use the same database for other
-/// purposes as well:
+/// To use the store, a URL is sufficient. With a `Database`, a store and a [sampler](crate::PostgresSampler) share
+/// their connections:
 ///
 /// ```
 /// # let server = breakerbox_testkit::servers::PostgresServer::start()?;
 /// # let url = &server.url();
 /// # tokio::runtime::Runtime::new()?.block_on(async {
-/// use breakerbox_postgres::PostgresStore;
+/// use breakerbox::sampling::SqlTable;
+/// use breakerbox_postgres::{PostgresSampler, PostgresStore};
 ///
-/// let builder = PostgresStore::builder(url).connections(16);
+/// let builder = PostgresStore::builder(url).connections(8);
 /// let database = builder.database()?;
 /// let store = builder.on(database.clone()).connect().await?;
-/// let mine = database.pool().get().await?;
+/// let attempts = SqlTable::new("attempts")
+///     .key_column("endpoint")
+///     .outcome_column("outcome", &["delivered"], &["failed"])
+///     .started_at_column("started_at")
+///     .finished_at_column("finished_at");
+/// let sampler = PostgresSampler::on(database, attempts)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -86,21 +92,6 @@ impl Database {
             cancels: Arc::new(Semaphore::new(connections)),
             time_limit,
         })
-    }
-
-    /// Uses an existing pool of connections to the same database. The pool should execute the store's
-    /// [settings](crate::Builder::session_settings) on each new connection.
-    #[must_use]
-    pub fn with_pool(mut self, pool: Pool) -> Self {
-        self.pool = pool;
-        self
-    }
-
-    /// Returns the connection pool, for other uses of the database. Its connections have the store's
-    /// [settings](crate::Builder::session_settings), including the timeout.
-    #[must_use]
-    pub fn pool(&self) -> &Pool {
-        &self.pool
     }
 
     /// Takes a connection from the pool for one operation.

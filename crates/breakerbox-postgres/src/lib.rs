@@ -4,7 +4,7 @@
 //! ```
 //! # let server = breakerbox_testkit::servers::PostgresServer::start()?;
 //! # tokio::runtime::Runtime::new()?.block_on(async {
-//! use breakerbox::{Breakerbox, Status};
+//! use breakerbox::{Breakerbox, CircuitStatus};
 //! use breakerbox_postgres::PostgresStore;
 //!
 //! let url = "postgres://fleet:secret@db.example/shop?sslmode=verify-full";
@@ -12,7 +12,7 @@
 //! let store = PostgresStore::open(url)?; // Connects in the background, and creates its tables if they are missing.
 //! let breakers = Breakerbox::builder().store(store).build();
 //! let circuit = breakers.circuit("acme https://hooks.acme.example/in")?;
-//! assert_eq!(circuit.status(), Status::Closed); // And open in every process, as soon as it is in one.
+//! assert_eq!(circuit.status(), CircuitStatus::Closed); // And open in every process, as soon as it is in one.
 //! # Ok::<(), Box<dyn std::error::Error>>(()) })?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -24,8 +24,8 @@
 //! | item | description |
 //! | --- | --- |
 //! | [`PostgresStore`] | the implementation of [`breakerbox::store`] |
-//! | [`Builder`] | schema, timeout, number of connections |
-//! | [`Database`] | the connections, for programs that use the same database for other purposes as well |
+//! | [`PostgresStoreBuilder`] | schema, timeout, number of connections |
+//! | [`Database`] | the connections, which a store and a sampler can share |
 //! | [`ConnectError`] | the reason why there is no connection, and how to solve the problem |
 //! | [`PostgresSampler`] | counts attempts in one of your tables, for [sampled circuits](breakerbox::sampling) |
 //!
@@ -40,7 +40,7 @@
 //! - **Merges are cheap.** Counts are in an unlogged table: no WAL, no wait for the disk, nothing to replicate;
 //!   updates stay in their pages. A server crash empties the table: each circuit loses the counts in its
 //!   current window, but no record.
-//! - **Every wait is bounded.** Every operation has a [timeout](Builder::time_limit), after which its statement
+//! - **Every wait is bounded.** Every operation has a [timeout](PostgresStoreBuilder::time_limit), after which its statement
 //!   is cancelled. A lost connection is reestablished, with a backoff of up to two seconds. Nothing is sent
 //!   twice.
 //! - **Changes are pushed** with `NOTIFY`, only for swaps that win. After every gap the listener receives
@@ -50,7 +50,9 @@
 //! asynchronous. A connection pooler in transaction mode is not supported, because it does not support
 //! `LISTEN`.
 //!
-//! To operate the store, see `docs/operating/postgres.md`.
+//! To operate the store, see `docs/operating/postgres.md` in the repository.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod backoff;
 mod batch;
@@ -74,15 +76,13 @@ mod task;
 mod tls;
 mod url;
 
-pub use self::builder::{Builder, DEFAULT_CONNECTIONS, DEFAULT_SCHEMA, DEFAULT_TIME_LIMIT};
+pub use self::builder::{DEFAULT_CONNECTIONS, DEFAULT_SCHEMA, DEFAULT_TIME_LIMIT, PostgresStoreBuilder};
 pub use self::database::Database;
 pub use self::error::ConnectError;
 pub use self::sampler::{PostgresSampler, SamplerError};
 pub use self::store::PostgresStore;
 
-/// Compiles the example in the operator's guide.
+/// Compiles and runs the examples in the README.
 #[cfg(doctest)]
-mod operating {
-    #[doc = include_str!("../../../docs/operating/postgres.md")]
-    struct Postgres;
-}
+#[doc = include_str!("../README.md")]
+struct Readme;

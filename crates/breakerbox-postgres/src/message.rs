@@ -97,23 +97,10 @@ mod tests {
     use breakerbox::{Attribution, Epoch, Mode, State, Timestamp, Version};
 
     fn record(reason: &str) -> Record {
-        Record {
-            state: State::Open,
-            epoch: Epoch(7),
-            version: Version(u128::MAX),
-            opened_at: None,
-            retry_at: None,
-            trips: 0,
-            last_success: None,
-            failing_since: None,
-            lease: None,
-            probe_successes: 0,
-            mode: Mode::ForcedOpen(Attribution::new("ops", reason).unwrap()),
-            changed_at: Timestamp::from_micros(7),
-            cause: None,
-            evidence: None,
-            tenant: None,
-        }
+        let mut record = Record::fresh(Epoch(7), Version(u128::MAX), Timestamp::from_micros(7));
+        record.state = State::Open;
+        record.mode = Mode::ForcedOpen(Attribution::new("ops", reason).unwrap());
+        record
     }
 
     #[test]

@@ -18,7 +18,7 @@ use std::time::Duration;
 use breakerbox::store::{
     Answer, Cursor, Delta, ListQuery, Merged, Page, Readable, StoreError, Swap, Swapped, Term,
 };
-use breakerbox::{Nonce, Record, Status, Timestamp};
+use breakerbox::{CircuitStatus, Nonce, Record, Timestamp};
 use futures_util::future::{MaybeDone, maybe_done};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
@@ -221,7 +221,7 @@ impl Operations {
         let before = [query.prefix.as_bytes(), &[AFTER_LAST]].concat();
         let limit = query.limit.clamp(1, MAX_PAGE);
         let one_more = i64::try_from(limit + 1).unwrap_or(i64::MAX);
-        let rows = match query.status.map(Status::name) {
+        let rows = match query.status.map(CircuitStatus::name) {
             None => self.query(&self.statements.list, &[&from, &before, &one_more]).await?,
             Some(status) => {
                 self.query(&self.statements.list_by_status, &[&from, &before, &one_more, &status]).await?

@@ -12,7 +12,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use crate::bigint::micros;
-use crate::builder::Builder;
+use crate::builder::PostgresStoreBuilder;
 use crate::database::Database;
 use crate::error::ConnectError;
 
@@ -64,7 +64,7 @@ impl PostgresSampler {
     /// # Errors
     /// Returns a [`SamplerError`] if the URL or the description of the table is invalid.
     pub fn new(url: &str, source: impl Into<SqlSource>) -> Result<Self, SamplerError> {
-        let builder = Builder::new(url).connections(1).time_limit(DEFAULT_TIME_LIMIT);
+        let builder = PostgresStoreBuilder::new(url).connections(1).time_limit(DEFAULT_TIME_LIMIT);
         Self::with(builder.database()?, &source.into())
     }
 
@@ -134,20 +134,18 @@ fn sample(row: &Row, wants_recent: bool) -> Result<(String, Sample), SampleError
     let key = row.try_get("key").map_err(|error| unreadable("key", &error))?;
     // Half-open circuits have neither recent counts nor a run of failures.
     let recent = match known(row, "recent_successes")?.filter(|_| wants_recent) {
-        Some(_) => Some(RecentSample {
-            successes: count(row, "recent_successes")?,
-            failures: count(row, "recent_failures")?,
-            latency_sum: latency(row, "recent_latency_sum_us")?,
-        }),
+        Some(_) => {
+            let mut recent =
+                RecentSample::new(count(row, "recent_successes")?, count(row, "recent_failures")?);
+            recent.latency_sum = latency(row, "recent_latency_sum_us")?;
+            Some(recent)
+        }
         None => None,
     };
-    let sample = Sample {
-        successes: count(row, "successes")?,
-        failures: count(row, "failures")?,
-        latency_sum: latency(row, "latency_sum_us")?,
-        recent,
-        failure_run: known(row, "failure_run")?.map(|run| u64::try_from(run).unwrap_or(0)),
-    };
+    let mut sample = Sample::new(count(row, "successes")?, count(row, "failures")?);
+    sample.latency_sum = latency(row, "latency_sum_us")?;
+    sample.recent = recent;
+    sample.failure_run = known(row, "failure_run")?.map(|run| u64::try_from(run).unwrap_or(0));
     Ok((key, sample))
 }
 

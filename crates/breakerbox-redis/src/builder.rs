@@ -53,7 +53,7 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 /// ```
 #[derive(Clone, Debug)]
 #[must_use]
-pub struct Builder {
+pub struct RedisStoreBuilder {
     url: Url,
     namespace: String,
     time_limit: Duration,
@@ -70,7 +70,7 @@ impl std::fmt::Debug for Url {
     }
 }
 
-impl Builder {
+impl RedisStoreBuilder {
     pub(crate) fn new(url: &str) -> Self {
         Self {
             url: Url(url.to_owned()),
@@ -179,7 +179,7 @@ impl RedisStore {
     }
 
     /// Returns a builder for settings other than the defaults.
-    pub fn builder(url: &str) -> Builder {
-        Builder::new(url)
+    pub fn builder(url: &str) -> RedisStoreBuilder {
+        RedisStoreBuilder::new(url)
     }
 }

@@ -40,7 +40,9 @@
 //! failover may lose the latest writes, because Redis replicates asynchronously. In a cluster, the masters'
 //! clocks must not differ by more than a small fraction of the timeout.
 //!
-//! For costs, monitoring, and the effects of a `FLUSHALL`, see `docs/operating/redis.md`.
+//! For costs, monitoring, and the effects of a `FLUSHALL`, see `docs/operating/redis.md` in the repository.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod builder;
 mod calling;
@@ -65,13 +67,11 @@ mod swapping;
 mod target;
 mod wire;
 
-pub use builder::{Builder, DEFAULT_NAMESPACE, DEFAULT_TIME_LIMIT};
+pub use builder::{DEFAULT_NAMESPACE, DEFAULT_TIME_LIMIT, RedisStoreBuilder};
 pub use error::ConnectError;
 pub use store::RedisStore;
 
-/// Compiles and runs the examples in the guide.
+/// Compiles and runs the examples in the README.
 #[cfg(doctest)]
-mod guides {
-    #[doc = include_str!("../../../docs/guide/fleet.md")]
-    struct Fleet;
-}
+#[doc = include_str!("../README.md")]
+struct Readme;

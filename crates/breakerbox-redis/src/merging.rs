@@ -74,7 +74,11 @@ fn write(delta: &Delta, arguments: &mut Vec<Vec<u8>>) {
 fn read(response: &mut Response, layout: &Layout, key: &str) -> Result<Readable<Merged>, CallError> {
     let late = response.word()? == "1";
     let totals = add_up(&response.word()?)?;
-    let totals = Totals { failure_run: response.number()?, ..totals };
+    let totals = {
+        let mut totals = totals;
+        totals.failure_run = response.number()?;
+        totals
+    };
     let latest =
         LatestOutcomes { last_success: response.maybe_time()?, failing_since: response.maybe_time()? };
     let record = response.maybe_record(layout, key)?;
@@ -95,7 +99,14 @@ fn add_up(counts: &str) -> Result<Totals, CallError> {
     }
     let [successes, failures, slow, latency, _] = sums;
     let latency_sum = Duration::from_micros(latency);
-    Ok(Totals { successes, failures, slow, latency_sum, failure_run: 0 })
+    Ok({
+        let mut totals = Totals::default();
+        totals.successes = successes;
+        totals.failures = failures;
+        totals.slow = slow;
+        totals.latency_sum = latency_sum;
+        totals
+    })
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use breakerbox::store::{Answer, Readable, StoreError, Swap, Swapped};
-use breakerbox::{FailureRun, Status, Timestamp};
+use breakerbox::{CircuitStatus, FailureRun, Timestamp};
 
 use crate::encoding::{Response, expiry, micros, time, word};
 use crate::error::CallError;
@@ -14,7 +14,8 @@ use crate::servers::Servers;
 use crate::wire::Call;
 
 /// All states in which the index lists circuits.
-const STATES: [Status; 4] = [Status::Closed, Status::Open, Status::HalfOpen, Status::Disabled];
+const STATES: [CircuitStatus; 4] =
+    [CircuitStatus::Closed, CircuitStatus::Open, CircuitStatus::HalfOpen, CircuitStatus::Disabled];
 
 pub(crate) async fn swap_if(servers: &Servers, swap: &Swap) -> Result<Answer<Swapped>, StoreError> {
     let Answer { now, mut value } = swap_all(servers, std::slice::from_ref(swap)).await?;

@@ -11,8 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox_core::{
-    AcquireResult, Change, Circuit, Decision, Outcome, OutcomeKind, Permit, Policy, RandomBits, Sample,
-    Timestamp,
+    AcquireResult, Change, Circuit, Decision, Outcome, Permit, Policy, RandomBits, Sample, Timestamp,
 };
 
 use super::clock::Times;
@@ -248,14 +247,12 @@ impl<'w> Engine<'w> {
         if self.in_flight.len() >= self.limits.in_flight {
             return Err(EngineError::TooManyInFlight(self.limits.in_flight));
         }
-        let mut outcome = Outcome {
-            kind: if permit.is_probe() { call.probe_outcome } else { call.outcome },
-            latency: Duration::from_millis(call.latency_ms),
-            retry_after: call.retry_after_ms.map(Duration::from_millis),
-        };
+        let kind = if permit.is_probe() { call.probe_outcome } else { call.outcome };
+        let mut outcome = Outcome::new(kind, Duration::from_millis(call.latency_ms))
+            .with_retry_after(call.retry_after_ms.map(Duration::from_millis));
         let limit = self.policy.probe_timeout();
         if permit.is_probe() && outcome.latency > limit {
-            outcome = Outcome { kind: OutcomeKind::Failure, latency: limit, retry_after: None };
+            outcome = Outcome::failure(limit);
         }
         let settles_at = self.now + outcome.latency;
         self.in_flight.push(Reverse(InFlight { settles_at, order: self.draws, life, permit, outcome }));

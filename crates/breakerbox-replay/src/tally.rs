@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use breakerbox_core::{Change, Decision, OutcomeKind, Settlement, Status, Timestamp};
+use breakerbox_core::{Change, CircuitStatus, Decision, OutcomeKind, Settlement, Timestamp};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
@@ -36,7 +36,7 @@ pub struct Tally {
     /// The total time that the circuit was disabled.
     pub time_disabled: Duration,
     /// The current state and when it began. `None` while the circuit is closed.
-    since: Option<(Status, Timestamp)>,
+    since: Option<(CircuitStatus, Timestamp)>,
 }
 
 impl Tally {
@@ -65,8 +65,8 @@ impl Tally {
 
     pub(super) fn changed(&mut self, change: &Change) {
         self.leave_state(change.at);
-        self.trips += u64::from(matches!(change.to, Status::Open | Status::Disabled));
-        self.since = (change.to != Status::Closed).then_some((change.to, change.at));
+        self.trips += u64::from(matches!(change.to, CircuitStatus::Open | CircuitStatus::Disabled));
+        self.since = (change.to != CircuitStatus::Closed).then_some((change.to, change.at));
     }
 
     pub(super) fn ended(&mut self, now: Timestamp) {
@@ -82,9 +82,9 @@ impl Tally {
     fn leave_state(&mut self, now: Timestamp) {
         let Some((status, since)) = self.since else { return };
         match status {
-            Status::Open => self.time_open += now.since(since),
-            Status::HalfOpen => self.time_half_open += now.since(since),
-            Status::Disabled => self.time_disabled += now.since(since),
+            CircuitStatus::Open => self.time_open += now.since(since),
+            CircuitStatus::HalfOpen => self.time_half_open += now.since(since),
+            CircuitStatus::Disabled => self.time_disabled += now.since(since),
             _ => {}
         }
     }

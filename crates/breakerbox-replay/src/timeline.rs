@@ -3,7 +3,7 @@
 //! Both are limited, regardless of the length of the traffic: when there are too many cells or states, neighbours are
 //! merged and the drawing becomes coarser. Merged states are shown as "many changes".
 
-use breakerbox_core::{OutcomeKind, Status};
+use breakerbox_core::{CircuitStatus, OutcomeKind};
 
 /// The maximum number of cells (time intervals) in one key's timeline.
 const CELLS: u64 = 120;
@@ -46,7 +46,7 @@ pub struct Stretch {
     /// The start of the period, in milliseconds.
     pub from_ms: u64,
     /// The circuit's state in the period. `None` if many changes were merged.
-    pub status: Option<Status>,
+    pub status: Option<CircuitStatus>,
     /// The rule that caused the state, if any.
     pub rule: Option<&'static str>,
 }
@@ -175,14 +175,18 @@ mod tests {
     fn many_changes_are_merged_and_shown_as_such() {
         let mut timeline = Timeline::new(0);
         for from_ms in 0..100_000 {
-            let status = Some(if from_ms % 2 == 0 { Status::Open } else { Status::Closed });
+            let status = Some(if from_ms % 2 == 0 { CircuitStatus::Open } else { CircuitStatus::Closed });
             timeline.change(Stretch { from_ms, status, rule: None });
         }
         let stretches = timeline.stretches();
         assert!(stretches.len() <= STRETCHES);
         assert_eq!((stretches[0].from_ms, stretches[0].status), (0, None), "from the first on: many changes");
         let last = stretches.last().unwrap();
-        assert_eq!((last.from_ms, last.status), (99_999, Some(Status::Closed)), "the latest stay sharp");
+        assert_eq!(
+            (last.from_ms, last.status),
+            (99_999, Some(CircuitStatus::Closed)),
+            "the latest stay sharp"
+        );
         assert!(stretches.is_sorted_by_key(|stretch| stretch.from_ms));
     }
 }

@@ -74,7 +74,7 @@ impl Breakerbox {
         self.0.registry.find(key).map(|cell| Circuit::new(self.0.clone(), cell, true))
     }
 
-    /// Returns whether this key's tenant has reached its [limit](crate::Builder::tenant_limit), so that the key
+    /// Returns whether this key's tenant has reached its [limit](crate::BreakerboxBuilder::tenant_limit), so that the key
     /// cannot get a circuit.
     #[must_use]
     pub fn tenant_is_full(&self, key: &str) -> bool {
@@ -183,13 +183,13 @@ impl Breakerbox {
     /// Calls `visit` with each circuit. Circuits that are added or evicted meanwhile may be missed.
     ///
     /// ```
-    /// use breakerbox::{Breakerbox, Status};
+    /// use breakerbox::{Breakerbox, CircuitStatus};
     ///
     /// let breakers = Breakerbox::builder().build();
     /// breakers.circuit("https://api.example.com/orders")?;
     /// let mut open = Vec::new();
     /// breakers.for_each(|circuit| {
-    ///     if circuit.status() == Status::Open {
+    ///     if circuit.status() == CircuitStatus::Open {
     ///         open.push(circuit.key().to_owned());
     ///     }
     /// });
@@ -213,7 +213,7 @@ impl Breakerbox {
     /// with enough failures is open for the whole fleet. Use this in processes that end soon after a call, such as jobs
     /// and functions. Without a store this has no effect.
     ///
-    /// A flush takes at most four times [`store_timeout`](crate::Builder::store_timeout), plus the time in which other
+    /// A flush takes at most four times [`store_timeout`](crate::BreakerboxBuilder::store_timeout), plus the time in which other
     /// processes may contradict a trip that only this process has seen. If you drop the future, the flush continues in
     /// the background.
     ///

@@ -13,12 +13,14 @@ use crate::observe::{CircuitChange, Observers, StoreHealth};
 use crate::random::RandomSource;
 use crate::registry::{Registry, TenantLimit};
 use crate::store::Store;
+use crate::telemetry::{DEFAULT_NAME, Telemetry};
 
 /// Builds a [`Breakerbox`].
 #[must_use]
-pub struct Builder {
+pub struct BreakerboxBuilder {
     policy: Policy,
     clock: AnyClock,
+    name: Arc<str>,
     observers: Observers,
     max_circuits: usize,
     of_tenant: Option<TenantLimit>,
@@ -29,12 +31,13 @@ pub struct Builder {
     runtime: Option<Runtime>,
 }
 
-impl Default for Builder {
+impl Default for BreakerboxBuilder {
     fn default() -> Self {
         Self {
             policy: Policy::default(),
             clock: AnyClock::system(),
             observers: Observers::default(),
+            name: DEFAULT_NAME.into(),
             max_circuits: DEFAULT_MAX_CIRCUITS,
             of_tenant: None,
             dry_run: false,
@@ -48,15 +51,22 @@ impl Default for Builder {
 
 impl Breakerbox {
     /// Returns a builder with the default policy, the system clock and a limit of one million circuits.
-    pub fn builder() -> Builder {
-        Builder::default()
+    pub fn builder() -> BreakerboxBuilder {
+        BreakerboxBuilder::default()
     }
 }
 
-impl Builder {
+impl BreakerboxBuilder {
     /// Sets the policy of all keys without a policy of their own. Default: the default [`Policy`].
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
+        self
+    }
+
+    /// Sets the registry's name in `tracing` events and metrics, for a service with several registries. Default:
+    /// `default`. Has no effect without the features `tracing` and `metrics`.
+    pub fn name(mut self, name: &str) -> Self {
+        self.name = name.into();
         self
     }
 
@@ -196,7 +206,9 @@ impl Builder {
     /// # Panics
     /// If circuits are shared, this is called outside a tokio runtime, and the system cannot start another thread.
     #[must_use]
-    pub fn build(self) -> Breakerbox {
+    pub fn build(mut self) -> Breakerbox {
+        let telemetry = Telemetry::new(&self.name);
+        self.observers.set_telemetry(telemetry.clone());
         let (settings, runtime) = (self.settings, self.runtime);
         let start = |store| Fleet::new(store, settings, runtime.unwrap_or_else(Runtime::current));
         let fleet = self.store.map(start);
@@ -205,7 +217,7 @@ impl Builder {
             fleet.as_ref().map(|_| settings.consistency),
             RandomSource::new(self.seed),
         );
-        let times = times.exclusive(settings.is_exclusive);
+        let times = times.exclusive(settings.is_exclusive).with_telemetry(telemetry);
         let registry = Registry::new(self.max_circuits, self.of_tenant, self.seed.is_some());
         let shared = Shared::new(self.policy, times, self.observers, registry, self.dry_run, fleet);
         Breakerbox::start(shared)

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use breakerbox_core::{Change, Refusal};
 
+use crate::telemetry::Telemetry;
+
 /// One circuit's change, as observers receive it.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
@@ -46,6 +48,7 @@ type RefusalObserver = Box<dyn Fn(&str, &Refusal) + Send + Sync>;
 /// All observers in a registry.
 #[derive(Default)]
 pub(crate) struct Observers {
+    telemetry: Telemetry,
     of_changes: Vec<ChangeObserver>,
     /// Called for each call that dry-run mode admitted although the circuit refused it.
     of_refusals: Vec<RefusalObserver>,
@@ -54,6 +57,11 @@ pub(crate) struct Observers {
 }
 
 impl Observers {
+    /// Sets the registry's telemetry, before the registry is built.
+    pub(crate) fn set_telemetry(&mut self, telemetry: Telemetry) {
+        self.telemetry = telemetry;
+    }
+
     pub(crate) fn add(&mut self, observer: impl Fn(&CircuitChange) + Send + Sync + 'static) {
         self.of_changes.push(Box::new(observer));
     }
@@ -64,6 +72,7 @@ impl Observers {
 
     #[cold]
     pub(crate) fn notify(&self, key: &str, change: Change) {
+        self.guard(|| self.telemetry.changed(key, &change));
         let change = CircuitChange { key: key.into(), change };
         self.of_changes.iter().for_each(|observer| self.guard(|| observer(&change)));
     }
@@ -73,6 +82,11 @@ impl Observers {
     }
 
     pub(crate) fn notify_store(&self, health: &StoreHealth) {
+        let error = match health {
+            StoreHealth::Connected => None,
+            StoreHealth::Degraded { error } => Some(error.as_str()),
+        };
+        self.guard(|| self.telemetry.store_changed(error));
         self.of_the_store.iter().for_each(|observer| self.guard(|| observer(health)));
     }
 

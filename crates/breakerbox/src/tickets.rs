@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use breakerbox_core::{KeyError, Outcome, OutcomeKind, Settlement, Ticket, TicketKind};
+use breakerbox_core::{Epoch, KeyError, Outcome, OutcomeKind, Settlement, Ticket, TicketKind};
 
 use crate::breakerbox::Breakerbox;
 use crate::circuit::Circuit;
@@ -47,11 +47,9 @@ impl OwnedPermit {
         let circuit = self.circuit();
         let clock = circuit.clock();
         self.held().map_or_else(
-            || Ticket {
-                key: Arc::from(circuit.key()),
-                epoch: breakerbox_core::Epoch::default(),
-                started_at: clock.to_store_time(clock.now()),
-                kind: TicketKind::Uncounted,
+            || {
+                let (epoch, started_at) = (Epoch::default(), clock.to_store_time(clock.now()));
+                Ticket::new(Arc::from(circuit.key()), epoch, started_at, TicketKind::Uncounted)
             },
             |held| circuit.cell().to_ticket(held, clock),
         )

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox_core::{
-    Attribution, Circuit, Decision, Outcome, OverrideCommand, Policy, PolicyBuilder, RandomBits, Refusal,
-    Status as CircuitStatus, Timestamp, format_duration,
+    Attribution, Circuit, CircuitStatus, Decision, Outcome, OverrideCommand, Policy, PolicyBuilder,
+    RandomBits, Refusal, Timestamp, format_duration,
 };
 
 use super::{Answer, Breaker, Status, Ticket, Until};

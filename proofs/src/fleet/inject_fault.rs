@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use breakerbox::{Record, Status, Timestamp};
+use breakerbox::{CircuitStatus, Record, Timestamp};
 use breakerbox_testkit::proxy::NetworkFault;
 use tokio::time::Instant;
 
@@ -165,7 +165,7 @@ impl Lane<'_> {
         late_before: u64,
     ) -> Result<()> {
         let before = self.record().await?;
-        if before.status() != Status::HalfOpen {
+        if before.status() != CircuitStatus::HalfOpen {
             round.faults.push(format!("it is {} while a probe is under way", before.status()));
         }
         self.victim().resume()?;

@@ -7,7 +7,7 @@
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail, ensure};
-use breakerbox::{Record, Status, Timestamp};
+use breakerbox::{CircuitStatus, Record, Timestamp};
 use futures_util::future::try_join_all;
 use tokio::time::{Instant, sleep};
 
@@ -110,7 +110,10 @@ impl<'a> Lane<'a> {
         one.becomes(&self.key, "open").await?;
         other.becomes(&self.key, "open").await?;
         let record = self.record().await?;
-        ensure!((record.status(), record.trips) == (Status::Open, 1), "it has not tripped once: {record:?}");
+        ensure!(
+            (record.status(), record.trips) == (CircuitStatus::Open, 1),
+            "it has not tripped once: {record:?}"
+        );
         Ok(record)
     }
 
@@ -161,7 +164,7 @@ impl<'a> Lane<'a> {
         let seen = Seen(self.visits().split_off(first));
         let mut faults = judge(&seen, 1, 1);
         let record = self.record().await?;
-        if (record.status(), record.trips) != (Status::Closed, 1) {
+        if (record.status(), record.trips) != (CircuitStatus::Closed, 1) {
             faults.push(format!("in the end it is {} after {} trips", record.status(), record.trips));
         }
         Ok(faults)

@@ -20,7 +20,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use breakerbox::Status;
+use breakerbox::CircuitStatus;
 use futures_util::future::try_join_all;
 
 use super::backing::Kind;
@@ -120,7 +120,7 @@ impl Course<'_> {
             all.count(&seen, faults, lost > contested, &tally);
             contested = lost;
             // A late failure that counted would trip the circuit once more. Between rounds, trips may be forgiven.
-            if (record.trips, record.status()) != (trips, Status::Closed) {
+            if (record.trips, record.status()) != (trips, CircuitStatus::Closed) {
                 all.late_applied += 1;
                 all.deviates(format!(
                     "{}, round {round}: {trips} trips, then {} and {}",

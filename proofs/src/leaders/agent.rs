@@ -82,7 +82,7 @@ impl Sampler for Totals {
         self.polls.store(false, Ordering::SeqCst);
         let is_failing = self.failing.load(Ordering::SeqCst);
         let (successes, failures) = if is_failing { (0, 100) } else { (100, 0) };
-        let sample = |n| (key(n), Sample { successes, failures, ..Sample::default() });
+        let sample = |n| (key(n), Sample::new(successes, failures));
         Ok((0..self.keys).map(sample).collect())
     }
 }

@@ -17,7 +17,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use breakerbox::Status;
+use breakerbox::CircuitStatus;
 use breakerbox::store::Store;
 use futures_util::future::try_join_all;
 use rustix::process::{Pid, Signal, kill_process};
@@ -110,22 +110,23 @@ async fn round(program: &Path, url: &str, namespace: &str) -> Result<Round> {
     let late = leader.until("the paused one ends its tick", ended).await?;
     let ticks = other.send(WorkerCommand::Report).await?.ticks;
     other.until("the other one ticks", |report| report.leads && report.ticks > ticks + 1).await?;
-    let late_changes = count(&*store, |status| status != Status::Closed).await?;
+    let late_changes = count(&*store, |status| status != CircuitStatus::Closed).await?;
 
     other.send(WorkerCommand::Failing(true)).await?;
     let ticks = other.send(WorkerCommand::Report).await?.ticks;
     other.until("it ticks again", |report| report.ticks > ticks + 2).await?;
-    let opened = count(&*store, |status| status == Status::Open).await?;
+    let opened = count(&*store, |status| status == CircuitStatus::Open).await?;
     let not_opened = usize::try_from(KEYS)?.saturating_sub(opened);
     Ok(Round { successor_after, late_changes, refused_writes: late.refused_writes, not_opened })
 }
 
 /// Returns how many of the [`KEYS`] circuits have a state in the store that meets the condition. A circuit
 /// without a record is closed.
-async fn count(store: &dyn Store, is_meant: impl Fn(Status) -> bool) -> Result<usize> {
+async fn count(store: &dyn Store, is_meant: impl Fn(CircuitStatus) -> bool) -> Result<usize> {
     let keys: Vec<_> = (0..KEYS).map(|n| key(n).into()).collect();
     let records = store.read(&keys).await?.all()?.value;
-    let status = |record: Option<breakerbox::Record>| record.map_or(Status::Closed, |record| record.status());
+    let status =
+        |record: Option<breakerbox::Record>| record.map_or(CircuitStatus::Closed, |record| record.status());
     Ok(records.into_iter().filter(|record| is_meant(status(record.clone()))).count())
 }
 

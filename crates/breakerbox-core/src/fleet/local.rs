@@ -26,7 +26,7 @@ use crate::fault::Fault;
 use crate::outcome::{OpenedBy, Outcome, OutcomeKind};
 use crate::permit::{Decision, LocalProbe, Permit, PermitKind, Refusal};
 use crate::policy::Policy;
-use crate::record::Status;
+use crate::record::CircuitStatus;
 use crate::rule::TripRule;
 use crate::time::Timestamp;
 use crate::token::RandomBits;
@@ -43,7 +43,7 @@ impl LocalCircuit {
     }
 
     pub(super) fn is_open(&self) -> bool {
-        self.0.status() != Status::Closed
+        self.0.status() != CircuitStatus::Closed
     }
 
     /// Whether the local circuit is closed and its trips are forgiven, so that it can be dropped without loss.

@@ -24,7 +24,7 @@ use crate::change::{Cause, Change, Step};
 use crate::circuit::Circuit;
 use crate::fault::Fault;
 use crate::policy::Policy;
-use crate::record::{Mode, Record, Status};
+use crate::record::{CircuitStatus, Mode, Record};
 use crate::time::Timestamp;
 use crate::token::{Epoch, Version};
 
@@ -217,7 +217,7 @@ impl Member {
             return None;
         }
         let is_order = matches!(record.cause, Some(Cause::Override { .. }));
-        let has_opened_again = change.to != Status::Closed && record.trips > own.trips;
+        let has_opened_again = change.to != CircuitStatus::Closed && record.trips > own.trips;
         if !differs && !is_order && !has_opened_again {
             return None;
         }
@@ -254,9 +254,9 @@ impl Member {
             link.forgotten = Some(Epoch(last.saturating_add(1)));
         }
         self.circuit = Circuit::new(policy, born_at).with_success_at(known);
-        let change = (from != Status::Closed).then(|| Change {
+        let change = (from != CircuitStatus::Closed).then(|| Change {
             from,
-            to: Status::Closed,
+            to: CircuitStatus::Closed,
             at: now,
             // Not the new circuit's epoch, which begins now: another process may still publish an earlier decision
             // that it made without the store.

@@ -1,13 +1,10 @@
-//! The policy file: the same keys in TOML and in JSON.
+//! The policy file: the same keys in TOML and in JSON. `file_serde` reads the file.
 //!
 //! This module checks the types of the values in a file. [`PolicyBuilder::build`] checks their ranges, as for every
 //! policy.
 
 use alloc::string::{String, ToString};
-use core::fmt;
 use core::time::Duration;
-
-use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error as _, MapAccess, Visitor};
 
 use super::duration::{DurationError, parse_duration};
 use super::error::{PolicyError, PolicyErrorReason as Reason};
@@ -21,8 +18,23 @@ macro_rules! fields {
         pub const POLICY_KEYS: &[&str] = &[$(stringify!($name)),*];
 
         impl PolicyBuilder {
-            /// Sets the field with this key to a value from a file.
-            fn take(&mut self, key: &str, value: FileValue) -> Result<(), PolicyError> {
+            /// Sets the field with this key to a value from a file or another source of settings. A key can be set
+            /// once.
+            ///
+            /// ```
+            /// use breakerbox_core::{FileValue, PolicyBuilder};
+            ///
+            /// let mut builder = PolicyBuilder::default();
+            /// builder.set("cool_off", FileValue::Text("30s".into()))?;
+            /// assert!(builder.set("cool_of", FileValue::Integer(30)).is_err());
+            /// # Ok::<(), breakerbox_core::PolicyError>(())
+            /// ```
+            ///
+            /// # Errors
+            /// If the key is unknown or already set, or the value has the wrong type.
+            /// [`build`](PolicyBuilder::build) checks the range.
+            pub fn set(&mut self, key: &str, value: FileValue) -> Result<(), PolicyError> {
+                let value = value.shortened();
                 let reason = match key {
                     $(stringify!($name) if self.$name.is_some() => Reason::Duplicate,
                     stringify!($name) => match $read(value) {
@@ -131,44 +143,4 @@ fn or_off<T>(
         Reason::WrongType { found, .. } => Reason::WrongType { expected, found },
         other => other,
     })
-}
-
-impl<'de> Deserialize<'de> for PolicyBuilder {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Table;
-
-        impl<'de> Visitor<'de> for Table {
-            type Value = PolicyBuilder;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a table of policy keys")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<PolicyBuilder, A::Error> {
-                let mut builder = PolicyBuilder::default();
-                while let Some(key) = map.next_key::<String>()? {
-                    map.next_value_seed(Entry { builder: &mut builder, key: &key })?;
-                }
-                Ok(builder)
-            }
-        }
-
-        deserializer.deserialize_map(Table)
-    }
-}
-
-/// A value from a policy file, to be stored in the builder. An invalid value is rejected during deserialization, so
-/// that the error contains the line number.
-struct Entry<'a> {
-    builder: &'a mut PolicyBuilder,
-    key: &'a str,
-}
-
-impl<'de> DeserializeSeed<'de> for Entry<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        let value = FileValue::deserialize(deserializer)?;
-        self.builder.take(self.key, value).map_err(D::Error::custom)
-    }
 }

@@ -14,6 +14,8 @@ mod builder;
 mod duration;
 mod error;
 mod file;
+#[cfg(feature = "serde")]
+mod file_serde;
 mod preset;
 
 use core::time::Duration;

@@ -1,13 +1,11 @@
 //! The reasons for which a circuit changes its state.
 
-use serde::{Deserialize, Serialize};
-
-use super::{Attribution, Status};
+use super::{Attribution, CircuitStatus};
 use crate::rule::TripRule;
 
 /// The reason for a circuit's transition.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Cause {
     /// A trip rule was met.
@@ -26,7 +24,7 @@ pub enum Cause {
     /// process's observers receive this cause; no record contains it.
     Expired,
     /// An operator overrode the circuit.
-    #[serde(rename = "command")]
+    #[cfg_attr(feature = "serde", serde(rename = "command"))]
     Override {
         /// The operator's command.
         command: OverrideCommand,
@@ -36,15 +34,31 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// Returns the name that reports and metrics use: the name of the trip rule or of the operator's command, or
+    /// `probe_failed`, `cool_off_over`, and so on.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Rule(rule) => rule.name(),
+            Self::ProbeFailed => "probe_failed",
+            Self::CoolOffOver => "cool_off_over",
+            Self::ProbesSucceeded => "probes_succeeded",
+            Self::RecoveryRateMet => "recovery_rate_met",
+            Self::RecoveryRateMissed => "recovery_rate_missed",
+            Self::Expired => "expired",
+            Self::Override { command, .. } => command.name(),
+        }
+    }
+
     /// Returns the state that a transition with this cause leaves. `None` for an operator's command, which applies in
     /// any state, and for an expired record.
     #[must_use]
-    pub const fn leaves(&self) -> Option<Status> {
+    pub const fn leaves(&self) -> Option<CircuitStatus> {
         match self {
-            Self::Rule(_) => Some(Status::Closed),
-            Self::CoolOffOver => Some(Status::Open),
+            Self::Rule(_) => Some(CircuitStatus::Closed),
+            Self::CoolOffOver => Some(CircuitStatus::Open),
             Self::ProbeFailed | Self::ProbesSucceeded | Self::RecoveryRateMet | Self::RecoveryRateMissed => {
-                Some(Status::HalfOpen)
+                Some(CircuitStatus::HalfOpen)
             }
             Self::Override { .. } | Self::Expired => None,
         }
@@ -52,8 +66,8 @@ impl Cause {
 }
 
 /// An operator's command that overrides a circuit, or ends an override.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum OverrideCommand {
     /// Refuse every call.
@@ -71,4 +85,20 @@ pub enum OverrideCommand {
     /// Forget the trips and failures of an open circuit without an override, and probe at once. For failures that were
     /// not the destination's, such as during an [outage on this side](crate::own_outage).
     Excuse,
+}
+
+impl OverrideCommand {
+    /// Returns the name that reports and APIs use.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ForceOpen => "force_open",
+            Self::ForceClosed => "force_closed",
+            Self::Disable => "disable",
+            Self::Release => "release",
+            Self::Enable => "enable",
+            Self::Reset => "reset",
+            Self::Excuse => "excuse",
+        }
+    }
 }

@@ -10,8 +10,6 @@ use alloc::sync::Arc;
 use core::fmt;
 use core::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 pub use self::cause::{Cause, OverrideCommand};
 use crate::policy::Policy;
 use crate::time::Timestamp;
@@ -19,8 +17,8 @@ use crate::token::{Epoch, Nonce, RandomBits, Version};
 use crate::window::Totals;
 
 /// The state of a circuit without an override.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 pub enum State {
     /// Calls are admitted.
     Closed,
@@ -33,7 +31,7 @@ pub enum State {
 /// The state that is reported for a circuit. Unlike [`State`], it includes disabled, which is a mode.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
-pub enum Status {
+pub enum CircuitStatus {
     /// Calls are admitted.
     Closed,
     /// Calls are refused.
@@ -44,7 +42,7 @@ pub enum Status {
     Disabled,
 }
 
-impl Status {
+impl CircuitStatus {
     /// Returns the name that reports and APIs use.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -57,15 +55,15 @@ impl Status {
     }
 }
 
-impl fmt::Display for Status {
+impl fmt::Display for CircuitStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
 /// Whether a circuit is governed by the outcomes of its calls or by an override.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 pub enum Mode {
     /// The outcomes of calls determine the circuit's state.
     Automatic,
@@ -79,7 +77,8 @@ pub enum Mode {
 }
 
 /// The actor who changed a circuit's mode, and the reason.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Attribution {
     actor: Arc<str>,
     reason: Arc<str>,
@@ -130,7 +129,8 @@ impl Attribution {
 pub const LEASE_MARGIN: Duration = Duration::from_secs(2);
 
 /// The exclusive right to probe, for a limited time.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Lease {
     /// Identifies the probe that holds the lease.
     pub nonce: Nonce,
@@ -167,7 +167,9 @@ impl Lease {
 ///
 /// The last column is the source file with the decision. Beside the table, `overrides` lets an open circuit probe at
 /// once ([`OverrideCommand::Excuse`]), after an outage on this side.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
 pub struct Record {
     /// The state, which applies while the mode is automatic.
     pub state: State,
@@ -185,7 +187,7 @@ pub struct Record {
     pub last_success: Option<Timestamp>,
     /// The time of the first counted failure after the latest success, even if that failure was in an earlier epoch. A
     /// success, an enable command or a reset command clears it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub failing_since: Option<Timestamp>,
     /// The lease of the probe in flight, while the circuit is half-open.
     pub lease: Option<Lease>,
@@ -199,7 +201,7 @@ pub struct Record {
     /// The reason for the latest transition; `None` if there was none.
     pub cause: Option<Cause>,
     /// The window's counts when a rule last tripped the circuit, for reports; `None` once the circuit has closed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub evidence: Option<Arc<Totals>>,
     /// The tenant that owns the destination; `None` if the circuit has no tenant.
     pub tenant: Option<Arc<str>>,
@@ -209,10 +211,17 @@ impl Record {
     /// Creates the record of a closed circuit without history.
     #[must_use]
     pub fn new(tenant: Option<Arc<str>>, draw: RandomBits, now: Timestamp) -> Self {
+        Self::fresh(Self::first_epoch(now), draw.version(), now).with_tenant(tenant)
+    }
+
+    /// Creates the record of a closed circuit without history, with an epoch and a version of the caller's choice, for
+    /// example to test a store.
+    #[must_use]
+    pub const fn fresh(epoch: Epoch, version: Version, changed_at: Timestamp) -> Self {
         Self {
             state: State::Closed,
-            epoch: Self::first_epoch(now),
-            version: draw.version(),
+            epoch,
+            version,
             opened_at: None,
             retry_at: None,
             trips: 0,
@@ -221,23 +230,30 @@ impl Record {
             lease: None,
             probe_successes: 0,
             mode: Mode::Automatic,
-            changed_at: now,
+            changed_at,
             cause: None,
             evidence: None,
-            tenant,
+            tenant: None,
         }
+    }
+
+    /// Returns the same record for a destination that this tenant owns.
+    #[must_use]
+    pub fn with_tenant(mut self, tenant: Option<Arc<str>>) -> Self {
+        self.tenant = tenant;
+        self
     }
 
     /// Returns the state to report: disabled if the mode is disabled, otherwise the record's state.
     #[must_use]
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> CircuitStatus {
         match (&self.mode, self.state) {
-            (Mode::Disabled(_), _) => Status::Disabled,
-            (Mode::ForcedOpen(_), _) => Status::Open,
-            (Mode::ForcedClosed(_), _) => Status::Closed,
-            (Mode::Automatic, State::Closed) => Status::Closed,
-            (Mode::Automatic, State::Open) => Status::Open,
-            (Mode::Automatic, State::HalfOpen) => Status::HalfOpen,
+            (Mode::Disabled(_), _) => CircuitStatus::Disabled,
+            (Mode::ForcedOpen(_), _) => CircuitStatus::Open,
+            (Mode::ForcedClosed(_), _) => CircuitStatus::Closed,
+            (Mode::Automatic, State::Closed) => CircuitStatus::Closed,
+            (Mode::Automatic, State::Open) => CircuitStatus::Open,
+            (Mode::Automatic, State::HalfOpen) => CircuitStatus::HalfOpen,
         }
     }
 

@@ -30,6 +30,7 @@ use super::{Answer, LEASE_MARGIN};
 /// circuit's latest transition if that is shorter. For a half-open circuit, they cover all attempts that started after
 /// it turned half-open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct Sample {
     /// The number of calls that succeeded.
     pub successes: u64,
@@ -45,6 +46,7 @@ pub struct Sample {
 
 /// The totals for one key over the latest few ticks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct RecentSample {
     /// The number of calls that succeeded.
     pub successes: u64,
@@ -55,6 +57,12 @@ pub struct RecentSample {
 }
 
 impl Sample {
+    /// Creates a sample with these numbers of calls. Set the other fields if the sampler provides them.
+    #[must_use]
+    pub const fn new(successes: u64, failures: u64) -> Self {
+        Self { successes, failures, latency_sum: None, recent: None, failure_run: None }
+    }
+
     /// Returns the totals to check against the trip rules: those over the whole window, then those over the latest
     /// ticks.
     fn evaluated(&self, policy: &Policy) -> Result<impl Iterator<Item = Totals>, MissingLatencySum> {
@@ -72,6 +80,12 @@ impl Sample {
 }
 
 impl RecentSample {
+    /// Creates a sample with these numbers of calls. Set `latency_sum` if the sampler provides it.
+    #[must_use]
+    pub const fn new(successes: u64, failures: u64) -> Self {
+        Self { successes, failures, latency_sum: None }
+    }
+
     fn totals(self, failure_run: Option<u64>, policy: &Policy) -> Result<Totals, MissingLatencySum> {
         let Self { successes, failures, latency_sum } = self;
         if policy.mean_latency().is_some() && latency_sum.is_none() && (successes > 0 || failures > 0) {

@@ -1,7 +1,7 @@
 //! The closed state: rows 1, 9, 10 and 11, every trip rule, and the window.
 
 use breakerbox_core::{
-    Decision, Mode, Outcome, OverrideCommand, Policy, Settlement, Status, Timestamp, TripRule,
+    CircuitStatus, Decision, Mode, Outcome, OverrideCommand, Policy, Settlement, Timestamp, TripRule,
 };
 
 use crate::rig::{Rig, at, failed, ms, ok, secs, simple};
@@ -12,10 +12,10 @@ fn row_01_a_trip_opens_clears_the_window_and_starts_a_new_epoch() {
     rig.now = at(5_000);
     let epoch = rig.record().epoch;
     rig.fail(2);
-    assert_eq!((rig.status(), rig.changes.len()), (Status::Closed, 0));
+    assert_eq!((rig.status(), rig.changes.len()), (CircuitStatus::Closed, 0));
     rig.fail(1);
     let change = rig.only_change();
-    assert_eq!((change.from, change.to, change.at), (Status::Closed, Status::Open, at(5_000)));
+    assert_eq!((change.from, change.to, change.at), (CircuitStatus::Closed, CircuitStatus::Open, at(5_000)));
     assert_eq!(change.retry_at, Some(at(35_000)));
     assert_eq!((change.trips, change.epoch), (1, rig.record().epoch));
     assert!(rig.record().epoch > epoch);
@@ -43,10 +43,10 @@ fn row_01_each_rule_trips_by_its_own_name() {
         let (last, before) = outcomes.split_last().unwrap();
         for outcome in before {
             rig.call(outcome);
-            assert_eq!(rig.status(), Status::Closed, "{rule}");
+            assert_eq!(rig.status(), CircuitStatus::Closed, "{rule}");
         }
         rig.call(last);
-        assert_eq!((rig.status(), rig.rule()), (Status::Open, rule));
+        assert_eq!((rig.status(), rig.rule()), (CircuitStatus::Open, rule));
     }
 }
 
@@ -55,7 +55,7 @@ fn row_01_a_success_can_complete_the_evidence() {
     let policy = Policy::builder().min_calls(4).failure_rate(75).consecutive_failures(None);
     let mut rig = Rig::new(policy);
     rig.fail(3);
-    assert_eq!(rig.status(), Status::Closed, "only three calls");
+    assert_eq!(rig.status(), CircuitStatus::Closed, "only three calls");
     rig.succeed(1);
     assert_eq!(rig.rule(), TripRule::FailureRate);
 }
@@ -84,7 +84,7 @@ fn row_01_an_earlier_retry_after_is_not_remembered() {
 fn row_01_cool_off_grows_with_each_trip() {
     let mut rig = Rig::new(simple());
     for expected in [30, 60, 120, 240, 480, 600, 600] {
-        let failures = if rig.status() == Status::Closed { 3 } else { 1 };
+        let failures = if rig.status() == CircuitStatus::Closed { 3 } else { 1 };
         rig.fail(failures);
         let retry_at = rig.record().retry_at.unwrap();
         assert_eq!(retry_at.since(rig.now), secs(expected));
@@ -168,11 +168,11 @@ fn row_09_outcomes_of_before_a_recovery_do_not_count_after_it() {
     rig.fail(3);
     rig.now = at(30_000);
     rig.succeed(1);
-    assert_eq!(rig.status(), Status::Closed);
+    assert_eq!(rig.status(), CircuitStatus::Closed);
     for permit in old {
         assert_eq!(rig.settle(permit, &failed()), Settlement::Late);
     }
-    assert_eq!((rig.status(), rig.circuit.totals(rig.now).calls()), (Status::Closed, 0));
+    assert_eq!((rig.status(), rig.circuit.totals(rig.now).calls()), (CircuitStatus::Closed, 0));
 }
 
 /// Trips the circuit, lets it recover at once, and returns the time at which it closed.
@@ -180,7 +180,7 @@ fn tripped_once(rig: &mut Rig) -> Timestamp {
     rig.fail(3);
     rig.now = rig.record().retry_at.unwrap();
     rig.succeed(1);
-    assert_eq!((rig.status(), rig.record().trips), (Status::Closed, 1));
+    assert_eq!((rig.status(), rig.record().trips), (CircuitStatus::Closed, 1));
     rig.now
 }
 
@@ -253,7 +253,7 @@ fn row_11_the_trip_that_reaches_the_limit_disables_at_once() {
     rig.changes.clear();
     rig.fail(1);
     let last = rig.changes.last().unwrap();
-    assert_eq!((last.from, last.to, last.retry_at), (Status::HalfOpen, Status::Disabled, None));
+    assert_eq!((last.from, last.to, last.retry_at), (CircuitStatus::HalfOpen, CircuitStatus::Disabled, None));
     let Mode::Disabled(by) = &rig.record().mode else { panic!("{:?}", rig.record().mode) };
     assert_eq!((by.actor(), by.reason()), ("breakerbox", "2 trips, and no success for 30s"));
     rig.now = at(10_000_000);
@@ -264,13 +264,16 @@ fn row_11_the_trip_that_reaches_the_limit_disables_at_once() {
 fn row_11_from_closed_it_is_one_change() {
     let mut rig = Rig::new(simple().disable_after(1));
     rig.fail(3);
-    assert_eq!((rig.only_change().from, rig.only_change().to), (Status::Closed, Status::Disabled));
+    assert_eq!(
+        (rig.only_change().from, rig.only_change().to),
+        (CircuitStatus::Closed, CircuitStatus::Disabled)
+    );
     assert_eq!(rig.rule(), TripRule::ConsecutiveFailures);
 }
 
 #[test]
 fn row_11_it_must_have_failed_for_disable_min() {
-    for (trips_at, to) in [(159_999, Status::Open), (160_000, Status::Disabled)] {
+    for (trips_at, to) in [(159_999, CircuitStatus::Open), (160_000, CircuitStatus::Disabled)] {
         let mut rig = Rig::new(simple().window(secs(3_600)).disable_after(1).disable_min(secs(60)));
         rig.succeed(1);
         rig.now = at(100_000);
@@ -286,7 +289,7 @@ fn row_11_it_must_have_failed_for_disable_min() {
     rig.succeed(1);
     rig.now = at(7 * 86_400_000);
     rig.fail(3);
-    assert_eq!(rig.status(), Status::Open);
+    assert_eq!(rig.status(), CircuitStatus::Open);
 }
 
 #[test]
@@ -299,7 +302,7 @@ fn a_success_ends_what_began_before_it() {
     assert_eq!((record.last_success, record.failing_since), (Some(at(50_000)), None));
     rig.now = at(61_000);
     rig.fail(3);
-    assert_eq!(rig.status(), Status::Open);
+    assert_eq!(rig.status(), CircuitStatus::Open);
 }
 
 #[test]
@@ -326,11 +329,11 @@ fn row_11_until_there_is_a_success_the_first_failure_counts() {
     rig.fail(3);
     rig.now = rig.now + secs(30);
     rig.fail(1);
-    assert_eq!((rig.status(), rig.record().trips), (Status::Open, 2), "failing since 30 s ago");
+    assert_eq!((rig.status(), rig.record().trips), (CircuitStatus::Open, 2), "failing since 30 s ago");
     assert_eq!(rig.record().last_success, None, "there was none");
     rig.now = rig.now + secs(60);
     rig.fail(1);
-    assert_eq!(rig.status(), Status::Disabled);
+    assert_eq!(rig.status(), CircuitStatus::Disabled);
 }
 
 #[test]
@@ -340,7 +343,10 @@ fn row_11_a_first_failure_that_is_a_probe_counts_too() {
     rig.apply_override(OverrideCommand::Release);
     rig.fail(1);
     let record = rig.record();
-    assert_eq!((rig.status(), record.last_success, record.failing_since), (Status::Open, None, Some(at(0))));
+    assert_eq!(
+        (rig.status(), record.last_success, record.failing_since),
+        (CircuitStatus::Open, None, Some(at(0)))
+    );
 }
 
 #[test]
@@ -350,7 +356,7 @@ fn ignored_outcomes_count_nowhere() {
         assert_eq!(rig.call(&Outcome::ignored()), Settlement::Uncounted);
         rig.fail(1);
     }
-    assert_eq!(rig.status(), Status::Open, "and they do not break a run of failures");
+    assert_eq!(rig.status(), CircuitStatus::Open, "and they do not break a run of failures");
 }
 
 #[test]
@@ -359,7 +365,7 @@ fn the_window_slides_after_a_long_healthy_time() {
     rig.succeed(10_000);
     rig.now = at(1_100);
     rig.fail(9);
-    assert_eq!(rig.status(), Status::Closed);
+    assert_eq!(rig.status(), CircuitStatus::Closed);
     rig.fail(1);
     assert_eq!(rig.rule(), TripRule::FailureRate, "the 10,000 successes have left the window");
 }
@@ -370,7 +376,7 @@ fn a_burst_of_failures_in_a_millisecond_trips() {
     rig.succeed(3_000);
     let mut permits: Vec<_> = (0..3_000).map(|_| rig.permit()).collect();
     rig.now = at(1);
-    while rig.status() == Status::Closed {
+    while rig.status() == CircuitStatus::Closed {
         rig.settle(permits.pop().expect("trips before the burst is over"), &failed());
     }
     assert!(permits.is_empty(), "at exactly half");
@@ -384,7 +390,7 @@ fn a_policy_change_keeps_state_and_counts_and_applies_from_the_next_outcome() {
     assert!(matches!(rig.try_acquire(), Decision::Admitted(_)), "nothing trips by itself");
     assert_eq!(rig.circuit.totals(rig.now).failures, 2);
     rig.fail(1);
-    assert_eq!(rig.status(), Status::Open);
+    assert_eq!(rig.status(), CircuitStatus::Open);
     let retry_at = rig.record().retry_at;
     rig.policy = simple().cool_off(secs(1)).build().unwrap();
     rig.now = at(29_999);
@@ -402,7 +408,7 @@ fn a_policy_change_of_the_window_keeps_the_counts() {
     rig.fail(1);
     rig.now = at(3_000_000);
     rig.fail(1);
-    assert_eq!(rig.status(), Status::Open, "a minute would have forgotten the first two");
+    assert_eq!(rig.status(), CircuitStatus::Open, "a minute would have forgotten the first two");
 
     let mut rig = Rig::new(counting());
     rig.fail(2);

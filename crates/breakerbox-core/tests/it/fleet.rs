@@ -3,7 +3,9 @@
 use breakerbox_core::fleet::{
     Consistency, Learnt, LeaseAnswer, Member, MemberAnswer, MemberSettled, ReportDue, Waits,
 };
-use breakerbox_core::{Cause, Outcome, OverrideCommand, Record, Refusal, Settlement, Status, TripRule};
+use breakerbox_core::{
+    Cause, CircuitStatus, Outcome, OverrideCommand, Record, Refusal, Settlement, TripRule,
+};
 
 use crate::fleet_rig::{Fleet, WAITS};
 use crate::rig::{failed, ms, ok, operator, secs, simple};
@@ -15,7 +17,7 @@ fn whoever_boots_inherits_what_the_fleet_knows() {
     fleet.members.push(Member::of_fleet(&fleet.policy, Consistency::LocalFirst, fleet.now));
     assert_eq!(fleet.answer(2), MemberAnswer::Unknown);
     assert!(matches!(fleet.try_acquire(2), Err(Refusal::Open { .. })), "it reads before it answers");
-    assert_eq!((fleet.changes[0].0, fleet.changes[0].1.to), (2, Status::Open));
+    assert_eq!((fleet.changes[0].0, fleet.changes[0].1.to), (2, CircuitStatus::Open));
 }
 
 #[test]
@@ -40,10 +42,10 @@ fn failures_of_two_open_the_circuit_once_and_all_hear_why() {
     fleet.fail(0, 1);
     fleet.decide(0);
     fleet.all_read();
-    assert!((0..3).all(|n| fleet.status(n) == Status::Open));
+    assert!((0..3).all(|n| fleet.status(n) == CircuitStatus::Open));
     let heard: Vec<_> = fleet.changes.iter().map(|(n, change)| (*n, change.to, change.epoch)).collect();
     let epoch = fleet.store.record.as_ref().unwrap().epoch;
-    assert_eq!(heard, [0, 1, 2].map(|n| (n, Status::Open, epoch)));
+    assert_eq!(heard, [0, 1, 2].map(|n| (n, CircuitStatus::Open, epoch)));
     let rule = Cause::Rule(TripRule::ConsecutiveFailures);
     assert!(fleet.changes.iter().all(|(_, change)| change.cause == rule));
     fleet.all_read();
@@ -60,11 +62,11 @@ fn who_hears_of_its_own_swap_before_the_answer_hears_of_it_once() {
     let LeaseAnswer::Swap(proposal) = answer else { panic!("{answer:?}") };
     assert!(fleet.store.swap(&proposal, fleet.now));
     fleet.read(0);
-    assert_eq!(fleet.changes.pop().map(|(_, change)| change.to), Some(Status::HalfOpen));
+    assert_eq!(fleet.changes.pop().map(|(_, change)| change.to), Some(CircuitStatus::HalfOpen));
     let (change, permit) = fleet.step(0, |member, at| member.leased(&proposal, at.policy, at.now));
     assert_eq!(change, None, "it was told already");
     assert_eq!(fleet.settle(0, permit.unwrap(), &ok()), Settlement::Counted, "and the probe is its own");
-    assert_eq!(fleet.status(0), Status::Closed);
+    assert_eq!(fleet.status(0), CircuitStatus::Closed);
 }
 
 #[test]
@@ -94,14 +96,14 @@ fn one_broken_process_refuses_for_itself_and_opens_nothing_against_the_others() 
 fn a_process_that_nobody_contradicts_opens_the_circuit_by_itself() {
     let mut fleet = Fleet::new(2, &simple());
     fleet.fail(0, 3);
-    assert_eq!((fleet.try_acquire(0), fleet.status(0)), (Err(Refusal::TripPending), Status::Closed));
+    assert_eq!((fleet.try_acquire(0), fleet.status(0)), (Err(Refusal::TripPending), CircuitStatus::Closed));
     let began = fleet.now;
     fleet.pass(ms(599));
     fleet.send_report(0);
-    assert_eq!(fleet.status(0), Status::Closed);
+    assert_eq!(fleet.status(0), CircuitStatus::Closed);
     fleet.pass(ms(1));
     fleet.send_report(0);
-    assert_eq!(fleet.status(0), Status::Open);
+    assert_eq!(fleet.status(0), CircuitStatus::Open);
     let retry_at = fleet.store.record.as_ref().and_then(|record| record.retry_at);
     assert_eq!(retry_at, Some(began + secs(30)), "the time that it refused before is part of the cool-off");
 }
@@ -122,7 +124,7 @@ fn the_cool_off_is_at_least_as_long_as_the_call_that_tripped_took() {
         }
         let record = fleet.store.record.clone().unwrap();
         let opened = (record.status(), record.retry_at);
-        assert_eq!(opened, (Status::Open, Some(began + secs(45))), "{consistency:?}");
+        assert_eq!(opened, (CircuitStatus::Open, Some(began + secs(45))), "{consistency:?}");
         fleet.pass(secs(45));
         fleet.read(1);
         let probe = fleet.try_acquire(1).unwrap();
@@ -194,7 +196,7 @@ fn at_the_end_of_the_cool_off_one_of_all_probes() {
     }
     assert_eq!(fleet.settle(1, probe, &ok()), Settlement::Counted);
     fleet.all_read();
-    assert!((0..3).all(|n| fleet.status(n) == Status::Closed));
+    assert!((0..3).all(|n| fleet.status(n) == CircuitStatus::Closed));
     // All processes share one ramp.
     let _in_flight = fleet.try_acquire(2).unwrap();
     for n in 0..3 {
@@ -213,7 +215,7 @@ fn several_probes_may_come_from_several_processes() {
         let probe = fleet.try_acquire(n).unwrap();
         fleet.settle(n, probe, &ok());
     }
-    assert_eq!(fleet.store.record.as_ref().map(Record::status), Some(Status::Closed));
+    assert_eq!(fleet.store.record.as_ref().map(Record::status), Some(CircuitStatus::Closed));
 }
 
 #[test]
@@ -238,7 +240,7 @@ fn what_a_prober_hears_from_before_its_lease_does_not_cost_it_its_result() {
     assert_eq!(fleet.settle(1, second, &ok()), Settlement::Counted);
     assert_eq!(
         (fleet.status(1), fleet.store.record.clone().unwrap().status()),
-        (Status::Closed, Status::Closed)
+        (CircuitStatus::Closed, CircuitStatus::Closed)
     );
 
     // The same applies to the response to its own swap, if others received the change earlier.
@@ -254,7 +256,7 @@ fn what_a_prober_hears_from_before_its_lease_does_not_cost_it_its_result() {
     let second = fleet.try_acquire(1).unwrap();
     assert_eq!(fleet.step(1, |member, at| member.won(&result, at.policy, at.now)), None);
     assert_eq!(fleet.settle(1, second, &ok()), Settlement::Counted);
-    assert_eq!(fleet.status(1), Status::Closed);
+    assert_eq!(fleet.status(1), CircuitStatus::Closed);
 
     // A lease that has ended protects nothing: another process's lease is newer.
     fleet.all_read();
@@ -283,7 +285,7 @@ fn the_prober_that_vanished_holds_up_the_fleet_for_its_lease_and_its_result_is_l
     let MemberSettled { settled, report } = fleet.report(0, lost, &ok());
     assert_eq!((settled.settlement, report), (Settlement::Late, ReportDue::Nothing));
     assert!(fleet.try_acquire(1).unwrap().is_probe());
-    assert_eq!(fleet.store.record.as_ref().map(Record::status), Some(Status::HalfOpen));
+    assert_eq!(fleet.store.record.as_ref().map(Record::status), Some(CircuitStatus::HalfOpen));
 }
 
 #[test]
@@ -296,7 +298,7 @@ fn a_result_that_was_decided_in_time_and_written_too_late_changes_nothing() {
     let ReportDue::Swap(proposal) = fleet.report(0, probe, &ok()).report else { panic!("a result") };
     fleet.pass(ms(1));
     assert!(!fleet.swap(0, &proposal), "the lease is over");
-    assert_eq!(fleet.store.record.as_ref().map(Record::status), Some(Status::HalfOpen));
+    assert_eq!(fleet.store.record.as_ref().map(Record::status), Some(CircuitStatus::HalfOpen));
 }
 
 #[test]
@@ -332,12 +334,12 @@ fn counts_of_another_epoch_come_back_as_late_and_are_gone() {
     let probe = fleet.try_acquire(1).unwrap();
     fleet.settle(1, probe, &ok());
     let recovered = fleet.store.record.clone();
-    assert_eq!(recovered.as_ref().map(Record::status), Some(Status::Closed));
+    assert_eq!(recovered.as_ref().map(Record::status), Some(CircuitStatus::Closed));
     fleet.send_report(2);
-    assert_eq!((fleet.store.record.clone(), fleet.status(2)), (recovered, Status::Closed));
+    assert_eq!((fleet.store.record.clone(), fleet.status(2)), (recovered, CircuitStatus::Closed));
     fleet.pass(secs(60));
     fleet.fail(2, 1);
-    assert_eq!(fleet.status(2), Status::Closed, "one failure, not three");
+    assert_eq!(fleet.status(2), CircuitStatus::Closed, "one failure, not three");
 }
 
 #[test]
@@ -345,14 +347,21 @@ fn a_store_that_forgot_is_told_again() {
     let mut fleet = Fleet::new(2, &simple());
     fleet.trip();
     let known = fleet.store.record.clone().unwrap();
-    let older = Record { epoch: breakerbox_core::Epoch(known.epoch.0 - 1), ..known.clone() };
+    let older = {
+        let mut record = known.clone();
+        record.epoch = breakerbox_core::Epoch(known.epoch.0 - 1);
+        record
+    };
     for lost in [None, Some(older)] {
         fleet.store.record = lost;
         fleet.read(0);
         let back = fleet.store.record.clone().unwrap();
-        assert_eq!((back.epoch, back.status(), back.retry_at), (known.epoch, Status::Open, known.retry_at));
+        assert_eq!(
+            (back.epoch, back.status(), back.retry_at),
+            (known.epoch, CircuitStatus::Open, known.retry_at)
+        );
         fleet.read(1);
-        assert_eq!(fleet.status(1), Status::Open);
+        assert_eq!(fleet.status(1), CircuitStatus::Open);
     }
     assert!(fleet.changes.is_empty(), "nothing has changed");
 }
@@ -369,7 +378,7 @@ fn what_a_store_lets_go_of_when_nobody_needs_it_is_forgotten() {
     fleet.pass(secs(600));
     fleet.store.record = None;
     fleet.read(0);
-    assert_eq!((fleet.store.record.clone(), fleet.status(0)), (None, Status::Closed));
+    assert_eq!((fleet.store.record.clone(), fleet.status(0)), (None, CircuitStatus::Closed));
     fleet.fail(0, 1);
     assert_eq!(fleet.try_acquire(0).map(|permit| permit.is_probe()), Ok(false));
 }
@@ -425,7 +434,7 @@ fn without_a_link_it_is_the_circuit_and_nothing_else() {
     fleet.waits = Waits { confirm: ms(0), ..WAITS };
     fleet.members[0] = Member::alone(&fleet.policy, fleet.now);
     fleet.fail(0, 3);
-    assert_eq!((fleet.status(0), fleet.changes.len()), (Status::Open, 1));
+    assert_eq!((fleet.status(0), fleet.changes.len()), (CircuitStatus::Open, 1));
     assert_eq!(fleet.delta(0), None);
     fleet.pass(secs(30));
     assert!(fleet.try_acquire(0).unwrap().is_probe());

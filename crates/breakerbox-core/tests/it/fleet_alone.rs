@@ -1,7 +1,7 @@
 //! A fleet member whose store is unavailable: the decisions that it makes alone, and their effect later.
 
 use breakerbox_core::fleet::{Consistency, Proposal, ReportDue};
-use breakerbox_core::{OverrideCommand, Record, Refusal, Settlement, Status};
+use breakerbox_core::{CircuitStatus, OverrideCommand, Record, Refusal, Settlement};
 
 use crate::fleet_rig::Fleet;
 use crate::rig::{failed, ms, ok, operator, secs, simple};
@@ -12,7 +12,7 @@ fn alone_each_process_goes_on_from_what_it_knows() {
     fleet.fail(0, 2);
     (0..2).for_each(|n| fleet.members[n].leave());
     fleet.fail(0, 1);
-    assert_eq!([0, 1].map(|n| fleet.status(n)), [Status::Open, Status::Closed]);
+    assert_eq!([0, 1].map(|n| fleet.status(n)), [CircuitStatus::Open, CircuitStatus::Closed]);
     fleet.pass(secs(30));
     assert!(fleet.try_acquire(0).unwrap().is_probe(), "one probe for each circuit and process");
     assert_eq!(fleet.delta(1), None, "nothing is told");
@@ -33,7 +33,7 @@ fn what_was_decided_alone_is_proposed_and_loses_against_whoever_was_first() {
     }
     fleet.all_read();
     let record = fleet.store.record.clone().unwrap();
-    assert_eq!(record.status(), Status::Open);
+    assert_eq!(record.status(), CircuitStatus::Open);
     assert_eq!(record.retry_at, Some(decided_at + secs(30)), "as the first of them decided");
     for n in 0..3 {
         assert_eq!(fleet.members[n].circuit().record(), record, "{n} agrees");
@@ -50,7 +50,7 @@ fn a_probe_is_never_split_between_the_store_and_being_alone() {
     let given_by_the_store = fleet.try_acquire(0).unwrap();
     fleet.members[0].leave();
     assert_eq!(fleet.settle(0, given_by_the_store, &ok()), Settlement::Late);
-    assert_eq!(fleet.status(0), Status::HalfOpen);
+    assert_eq!(fleet.status(0), CircuitStatus::HalfOpen);
     assert!(matches!(fleet.try_acquire(0), Err(Refusal::Probing { .. })), "the lease still holds");
     fleet.pass(secs(12));
     let given_alone = fleet.try_acquire(0).unwrap();
@@ -59,7 +59,7 @@ fn a_probe_is_never_split_between_the_store_and_being_alone() {
     fleet.apply_learnt(0, learnt);
     assert_eq!(fleet.settle(0, given_alone, &ok()), Settlement::Late);
     let agreed = fleet.store.record.clone().unwrap();
-    assert_eq!((fleet.members[0].circuit().record(), fleet.status(0)), (agreed, Status::HalfOpen));
+    assert_eq!((fleet.members[0].circuit().record(), fleet.status(0)), (agreed, CircuitStatus::HalfOpen));
     assert!(fleet.try_acquire(0).unwrap().is_probe(), "now by the store");
 }
 
@@ -70,16 +70,16 @@ fn what_was_counted_before_a_decision_made_alone_is_not_told_in_the_epoch_after_
     fleet.report(0, permit, &failed());
     fleet.members[0].leave();
     fleet.fail(0, 2);
-    assert_eq!(fleet.status(0), Status::Open, "by itself");
+    assert_eq!(fleet.status(0), CircuitStatus::Open, "by itself");
     fleet.pass(secs(30));
     let probe = fleet.try_acquire(0).unwrap();
     assert!(probe.is_probe());
     fleet.settle(0, probe, &ok());
-    assert_eq!(fleet.status(0), Status::Closed);
+    assert_eq!(fleet.status(0), CircuitStatus::Closed);
     let record = fleet.store.record.clone();
     let learnt = fleet.step(0, |member, at| member.rejoin(record, at));
     fleet.apply_learnt(0, learnt);
-    assert_eq!(fleet.store.record.as_ref().map(Record::status), Some(Status::Closed));
+    assert_eq!(fleet.store.record.as_ref().map(Record::status), Some(CircuitStatus::Closed));
     assert_eq!(fleet.delta(0), None, "its failures belong to an epoch that the fleet never knew");
 }
 
@@ -91,7 +91,7 @@ fn what_was_swapped_in_while_it_went_alone_is_not_swapped_in_again_on_return() {
     let (_, proposal) =
         fleet.step(0, |member, at| member.apply_override(None, OverrideCommand::ForceOpen, &by, at));
     assert!(fleet.swap(0, &proposal.unwrap()));
-    assert_eq!(fleet.status(0), Status::Open);
+    assert_eq!(fleet.status(0), CircuitStatus::Open);
     let record = fleet.store.record.clone();
     let learnt = fleet.step(0, |member, at| member.rejoin(record, at));
     assert_eq!(learnt.publish, None);
@@ -116,7 +116,7 @@ fn what_was_decided_alone_stays_when_an_older_swap_turns_out_to_have_won() {
     fleet.members[0].leave();
     fleet.pass(ms(1));
     fleet.fail(0, 1);
-    assert_eq!(fleet.status(0), Status::Open, "by itself, a moment later");
+    assert_eq!(fleet.status(0), CircuitStatus::Open, "by itself, a moment later");
     let alone = fleet.members[0].circuit().epoch();
     fleet.step(0, |member, at| member.won(&trip, at.policy, at.now));
     assert_eq!(fleet.members[0].circuit().epoch(), alone, "epochs only grow");
@@ -134,7 +134,7 @@ pub(crate) fn closed_alone() -> (Fleet, Proposal) {
     fleet.pass(secs(30));
     let probe = fleet.try_acquire(0).unwrap();
     fleet.settle(0, probe, &ok());
-    assert_eq!(fleet.status(0), Status::Closed);
+    assert_eq!(fleet.status(0), CircuitStatus::Closed);
     let record = fleet.store.record.clone();
     let learnt = fleet.step(0, |member, at| member.rejoin(record, at));
     let proposal = *learnt.publish.unwrap();
@@ -159,7 +159,7 @@ fn what_was_decided_alone_and_came_too_late_is_proposed_again() {
     fleet.pass(secs(1));
     // The swap is too late; the member reads the record again and makes a new proposal.
     assert!(!fleet.swap(0, &proposal));
-    assert_eq!(fleet.store.record.as_ref().map(Record::status), Some(Status::Closed));
+    assert_eq!(fleet.store.record.as_ref().map(Record::status), Some(CircuitStatus::Closed));
     fleet.send_report(0);
     assert_eq!(fleet.store.totals(&fleet.policy, fleet.now).successes, 1);
 }
@@ -176,7 +176,14 @@ fn whatever_the_store_has_instead_counts_though_its_epoch_is_the_same() {
     assert!(here.last_success > there.last_success, "what it has seen itself it goes on to know");
     assert!(here.epoch > there.epoch, "epochs only grow");
     let here = here.with_latest_outcomes(there.latest_outcomes());
-    assert_eq!(Record { epoch: there.epoch, ..here }, there);
+    assert_eq!(
+        {
+            let mut record = here;
+            record.epoch = there.epoch;
+            record
+        },
+        there
+    );
     fleet.send_report(0);
     assert_eq!(fleet.store.totals(&fleet.policy, fleet.now).calls(), 0);
 }
@@ -197,7 +204,7 @@ fn what_was_decided_alone_is_proposed_until_the_store_has_it_and_counts_wait_for
     fleet.read(0);
     assert_eq!(
         fleet.store.record.as_ref().map(Record::status),
-        Some(Status::Closed),
+        Some(CircuitStatus::Closed),
         "so it is proposed again"
     );
     assert_eq!(
@@ -224,7 +231,7 @@ fn what_was_counted_alone_is_not_told_in_an_epoch_that_the_store_stayed_in() {
     assert!(learnt.publish.is_some(), "it closed the circuit, but that is lost on its way");
     let _probe = fleet.take_lease(1).unwrap();
     fleet.read(0);
-    assert_eq!(fleet.status(0), Status::HalfOpen, "somebody else was first");
+    assert_eq!(fleet.status(0), CircuitStatus::HalfOpen, "somebody else was first");
     assert_eq!(fleet.delta(0), None);
 }
 
@@ -248,7 +255,7 @@ fn an_order_is_a_write_of_its_own_and_newer_than_what_was_decided_alone() {
     let (_, order) =
         fleet.step(0, |member, at| member.apply_override(None, OverrideCommand::Disable, &by, at));
     assert!(fleet.swap(0, &order.unwrap()));
-    assert_eq!(fleet.status(0), Status::Disabled);
+    assert_eq!(fleet.status(0), CircuitStatus::Disabled);
     let record = fleet.store.record.clone();
     let learnt = fleet.step(0, |member, at| member.rejoin(record, at));
     assert_eq!(learnt.publish, None, "nothing is put over what an operator said");
@@ -283,7 +290,7 @@ fn an_order_holds_against_what_is_decided_alone_before_its_answer_comes() {
     assert!(fleet.store.swap(&order, fleet.now), "but the answer takes its time");
     fleet.pass(ms(10));
     fleet.fail(0, 3);
-    assert_eq!(fleet.status(0), Status::Open);
+    assert_eq!(fleet.status(0), CircuitStatus::Open);
     fleet.step(0, |member, at| member.won(&order, at.policy, at.now));
     assert!(fleet.try_acquire(0).is_ok(), "as the operator said");
     let alone = fleet.members[0].circuit().epoch();

@@ -2,7 +2,7 @@
 //! paused.
 
 use breakerbox_core::fleet::LeaseAnswer;
-use breakerbox_core::{Outcome, Record, Status};
+use breakerbox_core::{CircuitStatus, Record};
 
 use crate::fleet_rig::Fleet;
 use crate::rig::{failed, ms, ok, secs, simple};
@@ -11,7 +11,7 @@ use crate::rig::{failed, ms, ok, secs, simple};
 const KEPT: u64 = 600;
 
 /// Returns the states that the `n`-th member published to its observers.
-fn heard(fleet: &Fleet, n: usize) -> Vec<Status> {
+fn heard(fleet: &Fleet, n: usize) -> Vec<CircuitStatus> {
     fleet.changes.iter().filter(|(by, _)| *by == n).map(|(_, change)| change.to).collect()
 }
 
@@ -41,7 +41,7 @@ fn a_lease_whose_answer_comes_after_the_next_lease_is_heard_of_once() {
     announce(&mut fleet, 0, next.clone());
     let (change, _) = fleet.step(0, |member, at| member.leased(&lease, at.policy, at.now));
     assert_eq!(change, None);
-    assert_eq!(heard(&fleet, 0), [Status::HalfOpen]);
+    assert_eq!(heard(&fleet, 0), [CircuitStatus::HalfOpen]);
     assert_eq!(fleet.members[0].circuit().record(), next, "the newer lease counts");
 }
 
@@ -59,7 +59,7 @@ fn an_old_announcement_does_not_revive_a_record_that_expired() {
     announce(&mut fleet, 0, announced);
     let learnt = fleet.step(0, |member, at| member.rejoin(None, at));
     assert_eq!(learnt.publish, None);
-    assert_eq!(fleet.status(0), Status::Closed);
+    assert_eq!(fleet.status(0), CircuitStatus::Closed);
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn a_record_that_this_process_let_go_of_counts_in_a_newer_epoch() {
     // The second process still knows the record, and publishes it again.
     fleet.store.record = Some(open.clone());
     fleet.read(0);
-    assert_eq!(heard(&fleet, 0), [Status::Closed, Status::Open]);
+    assert_eq!(heard(&fleet, 0), [CircuitStatus::Closed, CircuitStatus::Open]);
     let epoch = fleet.members[0].circuit().epoch();
     assert!(epoch > gone && gone > open.epoch, "{epoch:?}, {gone:?}, {:?}", open.epoch);
     assert_eq!(fleet.store.record.as_ref().map(|record| record.epoch), Some(epoch), "and is swapped in");
@@ -93,7 +93,7 @@ fn a_probe_that_began_alone_is_not_the_stores() {
     let learnt = fleet.step(0, |member, at| member.rejoin(record, at));
     fleet.apply_learnt(0, learnt);
     let published = fleet.store.record.clone().unwrap();
-    assert_eq!((published.status(), published.lease), (Status::HalfOpen, None));
+    assert_eq!((published.status(), published.lease), (CircuitStatus::HalfOpen, None));
     fleet.settle(0, alone, &failed());
     assert_eq!(fleet.store.record, Some(published), "its result is late");
 }
@@ -108,7 +108,7 @@ fn what_a_destination_asks_for_outlives_the_answer_to_an_earlier_report() {
     let merged = fleet.store.merge(&delta, fleet.now);
     // This call fails while the report on the other two is on its way.
     fleet.pass(ms(1));
-    fleet.report(0, third, &Outcome { retry_after: Some(secs(300)), ..failed() });
+    fleet.report(0, third, &failed().with_retry_after(secs(300)));
     fleet.hear(0, &merged);
     fleet.send_report(0);
     fleet.decide(0);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use breakerbox_core::fleet::{Consistency, ReportDue};
-use breakerbox_core::{OutcomeKind, OverrideCommand, Permit, Policy, PolicyBuilder, Refusal, Status};
+use breakerbox_core::{CircuitStatus, OutcomeKind, OverrideCommand, Permit, Policy, PolicyBuilder, Refusal};
 
 use crate::fleet_rig::Fleet;
 use crate::rig::{failed, ms, ok, operator, secs, simple};
@@ -75,7 +75,7 @@ fn it_opens_for_itself_at_the_limit_and_the_others_notice_nothing() {
                 (None, 0),
                 "nothing is written, nobody hears"
             );
-            assert_eq!(fleet.status(0), Status::Closed, "{consistency:?}, {rule}");
+            assert_eq!(fleet.status(0), CircuitStatus::Closed, "{consistency:?}, {rule}");
             assert!(!fleet.members[1].is_open_locally());
         }
     }
@@ -97,7 +97,10 @@ fn where_all_fail_the_shared_circuit_opens_and_no_local_one() {
         if consistency == Consistency::LocalFirst {
             fleet.decide(1);
         }
-        assert_eq!(fleet.store.record.as_ref().map(breakerbox_core::Record::status), Some(Status::Open));
+        assert_eq!(
+            fleet.store.record.as_ref().map(breakerbox_core::Record::status),
+            Some(CircuitStatus::Open)
+        );
         fleet.read(0);
         assert!(!fleet.members[0].is_open_locally(), "{consistency:?}");
         assert!(matches!(fleet.try_acquire(0), Err(Refusal::Open { .. })), "{consistency:?}");

@@ -25,10 +25,8 @@ fn outcome() -> impl Strategy<Value = Outcome> {
     ];
     let retry_after =
         prop_oneof![9 => Just(None), 1 => (1_u64..100).prop_map(|s| Some(Duration::from_secs(s)))];
-    (kind, 0_u64..3_000, retry_after).prop_map(|(kind, ms, retry_after)| Outcome {
-        kind,
-        latency: Duration::from_millis(ms),
-        retry_after,
+    (kind, 0_u64..3_000, retry_after).prop_map(|(kind, ms, retry_after)| {
+        Outcome::new(kind, Duration::from_millis(ms)).with_retry_after(retry_after)
     })
 }
 

@@ -1,7 +1,7 @@
 //! A fleet's ramp: one limit for all members, as they take slots from the store and release them.
 
 use breakerbox_core::fleet::{Consistency, RampState, RampStep};
-use breakerbox_core::{Outcome, OutcomeKind, Permit, PolicyBuilder, Refusal, Status, Timestamp};
+use breakerbox_core::{CircuitStatus, Outcome, OutcomeKind, Permit, PolicyBuilder, Refusal, Timestamp};
 
 use crate::fleet_rig::Fleet;
 use crate::rig::{at, failed, ms, ok, secs, simple};
@@ -20,7 +20,7 @@ fn closed(members: usize, consistency: Consistency) -> Fleet {
     assert!(probe.is_probe());
     fleet.settle(0, probe, &ok());
     fleet.all_read();
-    assert!((0..members).all(|n| fleet.status(n) == Status::Closed));
+    assert!((0..members).all(|n| fleet.status(n) == CircuitStatus::Closed));
     fleet.policy = policy().consecutive_failures(100).build().unwrap();
     fleet
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use breakerbox_core::fleet::{MemberAnswer, ReportDue};
-use breakerbox_core::{OutcomeKind, Policy, Refusal, Status};
+use breakerbox_core::{CircuitStatus, OutcomeKind, Policy, Refusal};
 use proptest::collection::vec;
 use proptest::prelude::{Just, Strategy, prop_assert, prop_oneof, proptest};
 
@@ -58,7 +58,7 @@ fn failures_spread_thinly_over_many_open_the_circuit() {
     }
     let judge = (0..5).find(|n| fleet.members[*n].is_trip_pending()).expect("all five are reported");
     fleet.decide(judge);
-    assert_eq!(fleet.store.record.as_ref().map(breakerbox_core::Record::status), Some(Status::Open));
+    assert_eq!(fleet.store.record.as_ref().map(breakerbox_core::Record::status), Some(CircuitStatus::Open));
 }
 
 #[test]
@@ -210,5 +210,5 @@ fn a_plain_sum_of_failures_waits_for_no_other_process() {
     }
     fleet.send_report(0);
     let record = fleet.store.record.as_ref().expect("no success could object");
-    assert_eq!((record.status(), record.retry_at), (Status::Open, Some(began + secs(30))));
+    assert_eq!((record.status(), record.retry_at), (CircuitStatus::Open, Some(began + secs(30))));
 }

@@ -2,7 +2,7 @@
 //! change.
 
 use breakerbox_core::fleet::{Consistency, Learnt, LeaseAnswer, Member, ReportDue, StepContext};
-use breakerbox_core::{Decision, Mode, OverrideCommand, Refusal, Settlement, Status};
+use breakerbox_core::{CircuitStatus, Decision, Mode, OverrideCommand, Refusal, Settlement};
 
 use crate::fleet_alone::closed_alone;
 use crate::fleet_rig::Fleet;
@@ -10,7 +10,7 @@ use crate::rig::{failed, ms, ok, operator, secs, simple};
 
 /// Returns the states that the `n`-th member published to its observers, after checking that each follows from the
 /// previous one, with increasing epochs.
-fn heard_in_order(fleet: &Fleet, n: usize) -> Vec<Status> {
+fn heard_in_order(fleet: &Fleet, n: usize) -> Vec<CircuitStatus> {
     let heard: Vec<_> = fleet.changes.iter().filter(|(by, _)| *by == n).map(|(_, change)| change).collect();
     for pair in heard.windows(2) {
         assert!(pair[0].epoch < pair[1].epoch, "{heard:#?}");
@@ -43,11 +43,11 @@ fn what_could_not_be_published_stays_a_proposal_however_often_the_store_comes_an
     fleet.apply_learnt(0, learnt);
     assert_eq!(
         fleet.store.record.as_ref().map(|record| (record.status(), record.epoch)),
-        Some((Status::Closed, alone.epoch))
+        Some((CircuitStatus::Closed, alone.epoch))
     );
     fleet.read(1);
-    assert_eq!(fleet.status(1), Status::Closed);
-    assert_eq!(heard_in_order(&fleet, 0), [Status::HalfOpen, Status::Closed]);
+    assert_eq!(fleet.status(1), CircuitStatus::Closed);
+    assert_eq!(heard_in_order(&fleet, 0), [CircuitStatus::HalfOpen, CircuitStatus::Closed]);
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn what_is_swapped_in_while_the_process_is_alone_again_is_published() {
     fleet.members[0].leave();
     assert!(fleet.swap(0, &proposal), "and its answer is found when the store is away again");
     let learnt = returns(&mut fleet, 0);
-    assert_eq!((learnt.publish, fleet.status(0)), (None, Status::Closed));
+    assert_eq!((learnt.publish, fleet.status(0)), (None, CircuitStatus::Closed));
     assert_eq!(fleet.members[0].circuit().epoch(), fleet.store.record.as_ref().unwrap().epoch);
 }
 
@@ -75,7 +75,7 @@ fn observers_hear_in_a_newer_epoch_that_the_stores_record_replaces_what_was_deci
     fleet.settle(0, probe, &ok());
     fleet.pass(secs(1));
     let learnt = returns(&mut fleet, 0);
-    assert_eq!(fleet.status(0), Status::Open, "at once");
+    assert_eq!(fleet.status(0), CircuitStatus::Open, "at once");
     let published = *learnt.publish.unwrap();
     assert!(fleet.swap(0, &published));
     fleet.all_read();
@@ -88,8 +88,15 @@ fn observers_hear_in_a_newer_epoch_that_the_stores_record_replaces_what_was_deci
     for n in 0..2 {
         assert_eq!(fleet.members[n].circuit().epoch(), record.epoch, "{n}");
     }
-    assert_eq!(heard_in_order(&fleet, 0), [Status::HalfOpen, Status::Closed, Status::Open]);
-    assert_eq!(heard_in_order(&fleet, 1), [Status::HalfOpen, Status::Open], "for it nothing has changed");
+    assert_eq!(
+        heard_in_order(&fleet, 0),
+        [CircuitStatus::HalfOpen, CircuitStatus::Closed, CircuitStatus::Open]
+    );
+    assert_eq!(
+        heard_in_order(&fleet, 1),
+        [CircuitStatus::HalfOpen, CircuitStatus::Open],
+        "for it nothing has changed"
+    );
 }
 
 #[test]
@@ -109,7 +116,10 @@ fn a_probe_that_is_under_way_is_not_disturbed_by_what_was_decided_alone() {
     fleet.pass(secs(1));
     assert_eq!(fleet.settle(1, of_the_fleet, &failed()), Settlement::Counted);
     fleet.read(0);
-    assert_eq!(heard_in_order(&fleet, 0), [Status::HalfOpen, Status::Closed, Status::HalfOpen, Status::Open]);
+    assert_eq!(
+        heard_in_order(&fleet, 0),
+        [CircuitStatus::HalfOpen, CircuitStatus::Closed, CircuitStatus::HalfOpen, CircuitStatus::Open]
+    );
 }
 
 #[test]
@@ -132,14 +142,14 @@ fn a_probe_that_vanished_holds_up_what_was_decided_alone_for_its_lease_and_no_lo
     assert!(probe.is_probe());
     fleet.settle(0, probe, &ok());
     fleet.all_read();
-    assert_eq!([0, 1].map(|n| fleet.status(n)), [Status::Closed; 2]);
+    assert_eq!([0, 1].map(|n| fleet.status(n)), [CircuitStatus::Closed; 2]);
     heard_in_order(&fleet, 0);
 }
 
 #[test]
 fn who_is_alone_or_holds_a_proposal_is_read_again_though_its_circuit_is_closed() {
     let (mut fleet, proposal) = closed_alone();
-    assert_eq!(fleet.status(0), Status::Closed);
+    assert_eq!(fleet.status(0), CircuitStatus::Closed);
     assert!(!fleet.members[0].tells_by_itself(), "the store does not have it");
     assert!(fleet.swap(0, &proposal));
     assert!(fleet.members[0].tells_by_itself());
@@ -227,8 +237,8 @@ fn epochs_grow_for_observers_when_a_record_expired_and_another_process_publishes
     let learnt = returns(&mut fleet, 1);
     fleet.apply_learnt(1, learnt);
     fleet.read(0);
-    assert_eq!(fleet.status(0), Status::HalfOpen);
-    assert!(heard_in_order(&fleet, 0).ends_with(&[Status::Closed, Status::HalfOpen]));
+    assert_eq!(fleet.status(0), CircuitStatus::HalfOpen);
+    assert!(heard_in_order(&fleet, 0).ends_with(&[CircuitStatus::Closed, CircuitStatus::HalfOpen]));
 }
 
 #[test]
@@ -245,8 +255,11 @@ fn an_old_state_is_not_published_when_the_record_may_have_expired() {
         fleet.store.record = None;
         let learnt = returns(&mut fleet, 0);
         assert_eq!(learnt.publish.is_some(), is_published, "{away}");
-        let (status, heard) =
-            if is_published { (Status::Open, vec![]) } else { (Status::Closed, vec![Status::Closed]) };
+        let (status, heard) = if is_published {
+            (CircuitStatus::Open, vec![])
+        } else {
+            (CircuitStatus::Closed, vec![CircuitStatus::Closed])
+        };
         assert_eq!((fleet.status(0), heard_in_order(&fleet, 0)), (status, heard), "{away}");
     }
     // The same applies to decisions that the process made alone.
@@ -296,7 +309,7 @@ fn who_missed_a_probe_that_failed_hears_that_it_did() {
     fleet.read(1);
     let heard: Vec<_> = fleet.changes.iter().filter(|(n, _)| *n == 1).map(|(_, change)| change).collect();
     let [change] = heard[..] else { panic!("{heard:?}") };
-    assert_eq!((change.from, change.to, change.trips), (Status::HalfOpen, Status::Open, 2));
+    assert_eq!((change.from, change.to, change.trips), (CircuitStatus::HalfOpen, CircuitStatus::Open, 2));
 }
 
 #[test]
@@ -321,7 +334,7 @@ fn an_older_swap_that_turns_out_to_have_won_is_not_heard_after_a_newer_state() {
     fleet.read(0);
     let change = fleet.step(0, |member, at| member.won(&trip, at.policy, at.now));
     assert_eq!(change, None);
-    assert_eq!(heard_in_order(&fleet, 0), [Status::HalfOpen]);
+    assert_eq!(heard_in_order(&fleet, 0), [CircuitStatus::HalfOpen]);
 }
 
 #[test]
@@ -341,7 +354,10 @@ fn who_missed_that_an_override_ended_hears_of_what_came_of_that() {
     fleet.read(1);
     let heard: Vec<_> = fleet.changes.iter().filter(|(n, _)| *n == 1).map(|(_, change)| change).collect();
     let [change] = heard[..] else { panic!("{heard:?}") };
-    assert_eq!((change.from, change.to, &change.mode), (Status::HalfOpen, Status::Closed, &Mode::Automatic));
+    assert_eq!(
+        (change.from, change.to, &change.mode),
+        (CircuitStatus::HalfOpen, CircuitStatus::Closed, &Mode::Automatic)
+    );
 }
 
 #[test]
@@ -366,5 +382,5 @@ fn an_answer_that_a_newer_change_has_overtaken_shows_no_lost_write() {
 
     // The same record in a newer response: the store has lost a write.
     let (learnt, _) = fleet.step(0, |member, at| member.lease(overtaken, at));
-    assert_eq!(learnt.publish.map(|publish| publish.step.record.status()), Some(Status::Open));
+    assert_eq!(learnt.publish.map(|publish| publish.step.record.status()), Some(CircuitStatus::Open));
 }

@@ -9,8 +9,8 @@ use breakerbox_core::fleet::{
     SharedWindow, StepContext, Waits,
 };
 use breakerbox_core::{
-    Change, Decision, Epoch, Nonce, OpenedBy, Outcome, OutcomeKind, Permit, Policy, PolicyBuilder,
-    RandomBits, Record, Refusal, Settlement, Status, Timestamp, Totals,
+    Change, CircuitStatus, Decision, Epoch, Nonce, OpenedBy, Outcome, OutcomeKind, Permit, Policy,
+    PolicyBuilder, RandomBits, Record, Refusal, Settlement, Timestamp, Totals,
 };
 
 use crate::rig::{at, failed, ms};
@@ -115,7 +115,7 @@ impl Fleet {
         self.now = self.now + time;
     }
 
-    pub(crate) fn status(&self, n: usize) -> Status {
+    pub(crate) fn status(&self, n: usize) -> CircuitStatus {
         self.members[n].circuit().status()
     }
 
@@ -343,7 +343,7 @@ impl Fleet {
             self.fail(n, 1);
         }
         self.decide(0);
-        assert_eq!(self.store.record.as_ref().map(Record::status), Some(Status::Open));
+        assert_eq!(self.store.record.as_ref().map(Record::status), Some(CircuitStatus::Open));
         self.all_read();
         self.changes.clear();
     }

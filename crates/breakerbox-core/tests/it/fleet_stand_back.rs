@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use breakerbox_core::fleet::Consistency;
-use breakerbox_core::{Record, Refusal, Status};
+use breakerbox_core::{CircuitStatus, Record, Refusal};
 
 use crate::fleet_rig::Fleet;
 use crate::rig::{failed, ms, ok, secs, simple};
@@ -19,7 +19,7 @@ fn reopened(consistency: Consistency, cool_off: Duration) -> Fleet {
     let probe = fleet.try_acquire(0).unwrap();
     fleet.settle(0, probe, &failed());
     fleet.all_read();
-    assert_eq!(fleet.status(1), Status::Open);
+    assert_eq!(fleet.status(1), CircuitStatus::Open);
     fleet
 }
 
@@ -30,7 +30,7 @@ fn a_broken_process_that_asks_most_often_keeps_nobody_from_recovering() {
             let mut fleet = reopened(consistency, cool_off);
             let deadline = fleet.now + cool_off + secs(2);
             let mut broken_probes = 0;
-            while fleet.store.record.as_ref().map(Record::status) != Some(Status::Closed) {
+            while fleet.store.record.as_ref().map(Record::status) != Some(CircuitStatus::Closed) {
                 assert!(fleet.now < deadline, "{consistency:?}, {cool_off:?}: {broken_probes} failed probes");
                 fleet.pass(ms(1));
                 if let Ok(permit) = fleet.try_acquire(0) {
@@ -77,7 +77,7 @@ fn it_stands_back_for_a_tenth_of_the_cool_off_within_bounds() {
                 assert!(probe.is_probe());
                 fleet.settle(0, probe, &ok());
             }
-            assert_eq!(fleet.status(0), Status::Closed, "{consistency:?}, {cool_off:?}");
+            assert_eq!(fleet.status(0), CircuitStatus::Closed, "{consistency:?}, {cool_off:?}");
         }
     }
 }

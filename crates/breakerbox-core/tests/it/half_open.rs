@@ -1,6 +1,6 @@
 //! The half-open state: rows 4 to 9. One probe at a time, and only its own result counts.
 
-use breakerbox_core::{Cause, Epoch, Outcome, RandomBits, Refusal, Settlement, Status};
+use breakerbox_core::{Cause, CircuitStatus, Epoch, Outcome, RandomBits, Refusal, Settlement};
 
 use crate::rig::{Rig, at, failed, ok, secs, simple};
 
@@ -42,14 +42,14 @@ fn row_06_enough_successes_close() {
     let epoch = rig.record().epoch;
     let version = rig.record().version;
     assert_eq!(rig.settle(probe, &ok()), Settlement::Counted);
-    assert_eq!((rig.status(), rig.record().probe_successes), (Status::HalfOpen, 1));
+    assert_eq!((rig.status(), rig.record().probe_successes), (CircuitStatus::HalfOpen, 1));
     assert_eq!((rig.record().lease, rig.record().epoch), (None, epoch));
     assert_ne!(rig.record().version, version);
     rig.succeed(1);
-    assert_eq!((rig.status(), rig.changes.len()), (Status::HalfOpen, 0));
+    assert_eq!((rig.status(), rig.changes.len()), (CircuitStatus::HalfOpen, 0));
     rig.succeed(1);
     let change = rig.only_change();
-    assert_eq!((change.from, change.to), (Status::HalfOpen, Status::Closed));
+    assert_eq!((change.from, change.to), (CircuitStatus::HalfOpen, CircuitStatus::Closed));
     assert_eq!((&change.cause, change.trips), (&Cause::ProbesSucceeded, 1));
     assert!(rig.record().epoch > epoch);
     assert_eq!(rig.ramp(), (0, 1), "the ramp begins");
@@ -62,7 +62,7 @@ fn row_06_a_success_at_the_leases_last_moment_counts() {
     let (mut rig, probe) = Rig::half_open(simple());
     rig.now = at(41_999);
     assert_eq!(rig.settle(probe, &ok()), Settlement::Counted);
-    assert_eq!(rig.status(), Status::Closed);
+    assert_eq!(rig.status(), CircuitStatus::Closed);
 }
 
 #[test]
@@ -72,9 +72,9 @@ fn row_06_a_restart_of_half_open_counts_successes_from_zero() {
     rig.fail(1);
     rig.now = rig.record().retry_at.unwrap();
     rig.succeed(1);
-    assert_eq!(rig.status(), Status::HalfOpen);
+    assert_eq!(rig.status(), CircuitStatus::HalfOpen);
     rig.succeed(1);
-    assert_eq!(rig.status(), Status::Closed);
+    assert_eq!(rig.status(), CircuitStatus::Closed);
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn row_07_a_failed_probe_opens_for_longer() {
     let (mut rig, probe) = Rig::half_open(simple());
     assert_eq!(rig.settle(probe, &failed()), Settlement::Counted);
     let change = rig.only_change();
-    assert_eq!((change.from, change.to), (Status::HalfOpen, Status::Open));
+    assert_eq!((change.from, change.to), (CircuitStatus::HalfOpen, CircuitStatus::Open));
     assert_eq!((&change.cause, change.trips), (&Cause::ProbeFailed, 2));
     assert_eq!(change.retry_at, Some(at(30_000) + secs(60)));
     assert_eq!(rig.record().lease, None);
@@ -129,7 +129,7 @@ fn row_08_a_cancelled_probe_frees_the_lease() {
     let (mut rig, probe) = Rig::half_open(simple());
     rig.now = at(30_999);
     assert_eq!(rig.drop_permit(probe), Settlement::Uncounted);
-    assert_eq!(rig.status(), Status::HalfOpen);
+    assert_eq!(rig.status(), CircuitStatus::HalfOpen);
     assert!(rig.permit().is_probe());
 }
 
@@ -138,7 +138,7 @@ fn row_07_a_probe_dropped_after_the_grace_has_failed() {
     let (mut rig, probe) = Rig::half_open(simple());
     rig.now = at(31_000);
     assert_eq!(rig.drop_permit(probe), Settlement::Counted);
-    assert_eq!(rig.status(), Status::Open);
+    assert_eq!(rig.status(), CircuitStatus::Open);
 }
 
 #[test]
@@ -196,5 +196,5 @@ fn what_tripped_it_is_known_until_it_closes() {
         assert_eq!(rig.record().evidence, Some(tripped.clone()));
         rig.settle(probe, &outcome);
     }
-    assert_eq!((rig.status(), rig.record().evidence), (Status::Closed, None));
+    assert_eq!((rig.status(), rig.record().evidence), (CircuitStatus::Closed, None));
 }

@@ -1,6 +1,6 @@
 //! The open state: rows 2 and 3, and a clock that steps back.
 
-use breakerbox_core::{Cause, Decision, LEASE_MARGIN, OverrideCommand, Record, Refusal, Settlement, Status};
+use breakerbox_core::{Cause, CircuitStatus, Decision, LEASE_MARGIN, OverrideCommand, Refusal, Settlement};
 
 use crate::rig::{Rig, at, failed, ms, ok, secs};
 
@@ -11,7 +11,7 @@ fn row_02_an_ask_before_retry_at_is_told_when_to_come_back() {
         rig.now = at(now);
         assert_eq!(rig.refusal(), Refusal::Open { retry_at: at(30_000), retry_in: ms(retry_in) });
     }
-    assert_eq!((rig.status(), rig.changes.len()), (Status::Open, 0));
+    assert_eq!((rig.status(), rig.changes.len()), (CircuitStatus::Open, 0));
 }
 
 #[test]
@@ -23,7 +23,7 @@ fn row_03_the_first_ask_from_retry_at_on_is_the_probe() {
     assert!(permit.is_probe());
     assert_eq!(permit.deadline(), Some(at(40_000)));
     let change = rig.only_change();
-    assert_eq!((change.from, change.to), (Status::Open, Status::HalfOpen));
+    assert_eq!((change.from, change.to), (CircuitStatus::Open, CircuitStatus::HalfOpen));
     assert_eq!((&change.cause, change.retry_at), (&Cause::CoolOffOver, None));
     let record = rig.record();
     assert!(record.epoch > before.epoch && record.version != before.version);
@@ -66,13 +66,14 @@ fn a_clock_that_steps_back_keeps_the_cool_off_as_long_as_it_was() {
     assert_eq!(rig.refusal(), Refusal::Open { retry_at: at(1_030_000), retry_in: secs(30) });
     assert_eq!(rig.record().epoch, epoch, "no transition");
     assert_ne!(rig.record().version, version, "but a write");
-    let expected = Record {
-        opened_at: Some(at(1_000_000)),
-        retry_at: Some(at(1_030_000)),
-        last_success: None,
-        failing_since: Some(at(1_000_000)),
-        changed_at: at(1_000_000),
-        ..rig.record()
+    let expected = {
+        let mut record = rig.record();
+        record.opened_at = Some(at(1_000_000));
+        record.retry_at = Some(at(1_030_000));
+        record.last_success = None;
+        record.failing_since = Some(at(1_000_000));
+        record.changed_at = at(1_000_000);
+        record
     };
     assert_eq!(rig.record(), expected);
     assert_eq!(rig.refusal().retry_at(), Some(at(1_030_000)), "shifted once");
@@ -99,5 +100,5 @@ fn a_clock_that_steps_back_keeps_the_lease_as_long_as_it_was() {
     rig.now = at(1_000);
     assert_eq!(rig.refusal(), Refusal::Probing { retry_at: at(13_000), retry_in: secs(12) });
     assert_eq!(rig.settle(probe, &failed()), Settlement::Counted);
-    assert_eq!(rig.status(), Status::Open);
+    assert_eq!(rig.status(), CircuitStatus::Open);
 }

@@ -1,13 +1,13 @@
 //! Overrides (forced open, forced closed, disabled): rows 0, 12 and 13.
 
-use breakerbox_core::{Cause, Mode, OverrideCommand, Refusal, Settlement, State, Status};
+use breakerbox_core::{Cause, CircuitStatus, Mode, OverrideCommand, Refusal, Settlement, State};
 
 use crate::rig::{Rig, at, failed, ok, operator, simple};
 
-const OVERRIDES: [(OverrideCommand, Status); 3] = [
-    (OverrideCommand::ForceOpen, Status::Open),
-    (OverrideCommand::ForceClosed, Status::Closed),
-    (OverrideCommand::Disable, Status::Disabled),
+const OVERRIDES: [(OverrideCommand, CircuitStatus); 3] = [
+    (OverrideCommand::ForceOpen, CircuitStatus::Open),
+    (OverrideCommand::ForceClosed, CircuitStatus::Closed),
+    (OverrideCommand::Disable, CircuitStatus::Disabled),
 ];
 
 /// Returns a rig for each state that a circuit can be in.
@@ -92,7 +92,7 @@ fn row_12_an_override_holds_against_calls_in_flight() {
     for permit in permits {
         assert_eq!(rig.settle(permit, &failed()), Settlement::Late);
     }
-    assert_eq!(rig.status(), Status::Closed);
+    assert_eq!(rig.status(), CircuitStatus::Closed);
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn row_13_release_and_enable_probe_at_once() {
             let epoch = rig.record().epoch;
             rig.now = at(5_000);
             assert!(rig.apply_override(command));
-            assert_eq!(rig.only_change().to, Status::Open);
+            assert_eq!(rig.only_change().to, CircuitStatus::Open);
             assert_eq!((rig.record().retry_at, rig.record().trips), (Some(at(5_000)), trips));
             assert!(rig.record().is_automatic() && rig.record().epoch > epoch);
             assert!(rig.permit().is_probe(), "the next ask");
@@ -127,7 +127,7 @@ fn row_13_a_released_circuit_closes_when_the_destination_is_well() {
     rig.apply_override(OverrideCommand::ForceOpen);
     rig.apply_override(OverrideCommand::Release);
     rig.succeed(1);
-    assert_eq!(rig.status(), Status::Closed);
+    assert_eq!(rig.status(), CircuitStatus::Closed);
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn row_13_reset_starts_anew_from_every_state() {
     for (state, mut rig) in every_state() {
         let before = rig.record();
         assert!(rig.apply_override(OverrideCommand::Reset));
-        assert_eq!(rig.only_change().to, Status::Closed, "{state}");
+        assert_eq!(rig.only_change().to, CircuitStatus::Closed, "{state}");
         let after = rig.record();
         assert_eq!((after.state, &after.mode, after.trips), (State::Closed, &Mode::Automatic, 0));
         assert!(after.epoch > before.epoch && after.version != before.version);
@@ -160,7 +160,7 @@ fn row_13_a_result_of_before_the_reset_is_late() {
     let (mut rig, probe) = Rig::half_open(simple());
     rig.apply_override(OverrideCommand::Reset);
     assert_eq!(rig.settle(probe, &failed()), Settlement::Late);
-    assert_eq!(rig.status(), Status::Closed);
+    assert_eq!(rig.status(), CircuitStatus::Closed);
 }
 
 #[test]
@@ -170,7 +170,10 @@ fn an_excuse_forgets_the_trips_of_an_open_circuit_and_lets_it_probe_at_once() {
     assert!(before.trips > 0 && before.failing_since.is_some() && before.retry_at > Some(rig.now));
     assert!(rig.apply_override(OverrideCommand::Excuse), "it is open");
     let (change, after) = (rig.changes[0].clone(), rig.record());
-    assert_eq!((change.from, change.to, change.retry_at), (Status::Open, Status::Open, Some(rig.now)));
+    assert_eq!(
+        (change.from, change.to, change.retry_at),
+        (CircuitStatus::Open, CircuitStatus::Open, Some(rig.now))
+    );
     assert_eq!((after.trips, after.failing_since, after.lease), (0, None, None));
     assert!(after.epoch > before.epoch && after.version != before.version, "late results stay late");
     assert_eq!(after.opened_at, before.opened_at);

@@ -1,6 +1,6 @@
 //! Permits: drops, deadlines, and dry-run.
 
-use breakerbox_core::{Outcome, Refusal, Settlement, Status};
+use breakerbox_core::{CircuitStatus, Outcome, Refusal, Settlement};
 
 use crate::rig::{Rig, at, failed, ms, ok, simple};
 
@@ -30,7 +30,7 @@ fn without_a_grace_every_dropped_permit_is_a_failure() {
         let permit = rig.permit();
         assert_eq!(rig.drop_permit(permit), Settlement::Counted);
     }
-    assert_eq!(rig.status(), Status::Open);
+    assert_eq!(rig.status(), CircuitStatus::Open);
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn a_hanging_destination_trips_although_every_call_is_given_up() {
     let permits: Vec<_> = (0..3).map(|_| rig.permit()).collect();
     rig.now = at(5_000);
     permits.into_iter().for_each(|permit| assert_eq!(rig.drop_permit(permit), Settlement::Counted));
-    assert_eq!(rig.status(), Status::Open);
+    assert_eq!(rig.status(), CircuitStatus::Open);
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn dry_run_lives_the_whole_life_of_a_circuit() {
         rig.settle(permit, &if broken { failed() } else { ok() });
     }
     let states: Vec<_> = rig.changes.iter().map(|change| change.to).collect();
-    assert_eq!(states, [Status::Open, Status::HalfOpen, Status::Closed]);
+    assert_eq!(states, [CircuitStatus::Open, CircuitStatus::HalfOpen, CircuitStatus::Closed]);
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! The presets behave like the systems that they are named after, without those systems' faults.
 
 use breakerbox_core::{
-    Cause, CircuitBy, Outcome, Policy, PolicyBuilder, Preset, Refusal, Sample, Settlement, Status, TripRule,
+    Cause, CircuitBy, CircuitStatus, Outcome, Policy, PolicyBuilder, Preset, Refusal, Sample, Settlement,
+    TripRule,
 };
 
 use crate::rig::{Rig, at, failed, ms, ok, secs};
@@ -50,8 +51,8 @@ fn convoy_disables_a_zombie() {
         rig.now = at(tick * 15_000);
         states.extend(rig.sample(0, 20).map(|change| change.to));
     }
-    assert_eq!(states.iter().filter(|status| **status == Status::Open).count(), 9);
-    assert_eq!(states.last(), Some(&Status::Disabled));
+    assert_eq!(states.iter().filter(|status| **status == CircuitStatus::Open).count(), 9);
+    assert_eq!(states.last(), Some(&CircuitStatus::Disabled));
 }
 
 #[test]
@@ -68,14 +69,14 @@ fn reminders_opens_a_slow_tenant_and_one_with_many_errors() {
         failing.succeed(3);
         failing.fail(1);
     }
-    assert_eq!(failing.status(), Status::Closed);
+    assert_eq!(failing.status(), CircuitStatus::Closed);
     failing.fail(1);
     assert_eq!(failing.rule(), TripRule::Failures);
 
     let mut quiet = Rig::new(preset(Preset::Reminders));
     for hour in 0..5 {
         quiet.now = at(hour * 3_600_000);
-        assert_eq!(quiet.status(), Status::Closed);
+        assert_eq!(quiet.status(), CircuitStatus::Closed);
         quiet.fail(1);
     }
     assert_eq!(quiet.rule(), TripRule::ConsecutiveFailures);
@@ -120,9 +121,9 @@ fn redis_lua_forgets_what_left_the_window_but_no_more() {
     rig.fail(3);
     rig.now = at(61_000);
     rig.fail(1);
-    assert_eq!(rig.status(), Status::Closed, "the first failure has left");
+    assert_eq!(rig.status(), CircuitStatus::Closed, "the first failure has left");
     rig.fail(1);
-    assert_eq!(rig.status(), Status::Open, "the three of two seconds ago have not");
+    assert_eq!(rig.status(), CircuitStatus::Open, "the three of two seconds ago have not");
 }
 
 #[test]
@@ -146,7 +147,7 @@ fn stoplight_trips_at_three_in_a_row_and_a_success_starts_the_count_again() {
         rig.succeed(1);
     }
     rig.fail(2);
-    assert_eq!(rig.status(), Status::Closed);
+    assert_eq!(rig.status(), CircuitStatus::Closed);
     rig.fail(1);
     assert_eq!(rig.rule(), TripRule::ConsecutiveFailures);
     assert_eq!(rig.record().retry_at, Some(at(60_000)));
@@ -159,7 +160,7 @@ fn stoplight_counts_failures_that_are_far_apart() {
         rig.now = at(day * 24 * 3_600_000);
         rig.fail(1);
     }
-    assert_eq!(rig.status(), Status::Open);
+    assert_eq!(rig.status(), CircuitStatus::Open);
 }
 
 #[test]
@@ -172,7 +173,7 @@ fn stoplight_serialises_recovery_and_a_crashed_prober_costs_a_lease_and_not_a_co
     let next = rig.permit();
     assert!(next.is_probe(), "12 s after the first probe, well before another 60 s");
     rig.settle(next, &ok());
-    assert_eq!(rig.status(), Status::Closed);
+    assert_eq!(rig.status(), CircuitStatus::Closed);
     assert_eq!(rig.settle(crashed, &failed()), Settlement::Late);
 }
 
@@ -180,12 +181,12 @@ fn stoplight_serialises_recovery_and_a_crashed_prober_costs_a_lease_and_not_a_co
 fn a_preset_turns_the_other_rules_off() {
     let mut rig = Rig::new(preset(Preset::RedisLua).failures(20));
     rig.fail(19);
-    assert_eq!(rig.status(), Status::Closed, "neither half of the calls nor five in a row matter");
+    assert_eq!(rig.status(), CircuitStatus::Closed, "neither half of the calls nor five in a row matter");
     let mut rig = Rig::new(preset(Preset::Stoplight));
     for _ in 0..50 {
         rig.call(&Outcome::success(ms(60_000)));
     }
-    assert_eq!(rig.status(), Status::Closed);
+    assert_eq!(rig.status(), CircuitStatus::Closed);
 }
 
 #[test]
@@ -196,7 +197,7 @@ fn convoy_half_open_is_limited() {
     let admitted =
         (0..100).filter(|_| matches!(rig.try_acquire(), breakerbox_core::Decision::Admitted(_))).count();
     assert_eq!(admitted, 1);
-    let sample = Sample { successes: 0, failures: 1, latency_sum: None, ..Sample::default() };
+    let sample = Sample::new(0, 1);
     let draw = rig.draw();
     let change = rig.circuit.sample(&sample, &rig.policy, draw, rig.now).unwrap().unwrap();
     assert_eq!(change.cause, Cause::RecoveryRateMissed);

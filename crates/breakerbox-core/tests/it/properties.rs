@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use breakerbox_core::{
-    AcquireResult, Attribution, Change, Circuit, Decision, Epoch, Lease, Nonce, Outcome, OutcomeKind,
-    OverrideCommand, Permit, Policy, PolicyBuilder, RandomBits, Record, Refusal, Sample, Settlement, State,
-    Status, Timestamp, Totals,
+    AcquireResult, Attribution, Change, Circuit, CircuitStatus, Decision, Epoch, Lease, Nonce, Outcome,
+    OutcomeKind, OverrideCommand, Permit, Policy, PolicyBuilder, RandomBits, Record, Refusal, Sample,
+    Settlement, State, Timestamp, Totals,
 };
 use proptest::collection::vec;
 use proptest::prelude::{Just, Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest};
@@ -57,7 +57,7 @@ fn outcome() -> impl Strategy<Value = Outcome> {
             1..=4 => OutcomeKind::Success,
             _ => OutcomeKind::Failure,
         };
-        Outcome { kind, latency, retry_after }
+        Outcome::new(kind, latency).with_retry_after(retry_after)
     })
 }
 
@@ -162,7 +162,7 @@ proptest! {
             let change = plain.settle(permit, &outcome, &policy, RandomBits(3), now).change;
             // The time of the latest success is only as exact as a bucket, because successes are added at the end of
             // theirs.
-            let timeless = |change: Option<Change>| change.map(|change| Change { last_success: None, ..change });
+            let timeless = |change: Option<Change>| change.map(|mut change| { change.last_success = None; change });
             let change = timeless(change);
             prop_assert_eq!(&change, &timeless(fast.settle(permit_fast, &outcome, &policy, now)));
             if change.is_some() {
@@ -215,11 +215,10 @@ fn action() -> impl Strategy<Value = Action> {
         1 => Just(OverrideCommand::Reset),
     ];
     let sample = (0..20_u64, 0..20_u64).prop_map(|(successes, failures)| {
-        Action::Sample(Sample {
-            successes,
-            failures,
-            latency_sum: Some(secs(successes)),
-            ..Sample::default()
+        Action::Sample({
+            let mut sample = Sample::new(successes, failures);
+            sample.latency_sum = Some(secs(successes));
+            sample
         })
     });
     prop_oneof![
@@ -250,7 +249,7 @@ fn policy(n: usize) -> Policy {
 
 /// Whether the transition table contains this change.
 fn is_legal(change: &Change) -> bool {
-    use Status::{Closed, Disabled, HalfOpen, Open};
+    use CircuitStatus::{Closed, Disabled, HalfOpen, Open};
     use breakerbox_core::Cause::{
         CoolOffOver, Override as Commanded, ProbeFailed, ProbesSucceeded, RecoveryRateMet,
         RecoveryRateMissed, Rule,
@@ -386,7 +385,7 @@ impl Life {
             let from = change.cause.leaves().unwrap_or(old.status());
             let told_later = Change::to(&new, from);
             prop_assert_eq!(told_later.as_ref(), Some(change));
-            prop_assert!(new.evidence.is_none() || new.status() != Status::Closed);
+            prop_assert!(new.evidence.is_none() || new.status() != CircuitStatus::Closed);
             prop_assert_eq!((change.epoch, change.at), (new.epoch, self.now));
             prop_assert_eq!(self.circuit.totals(self.now), Totals::default(), "a new epoch counts from zero");
         } else {
@@ -433,7 +432,7 @@ impl Life {
                 }
             }
         }
-        prop_assert_eq!(self.circuit.status(), Status::Closed);
+        prop_assert_eq!(self.circuit.status(), CircuitStatus::Closed);
         Ok(())
     }
 }

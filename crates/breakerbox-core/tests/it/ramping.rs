@@ -1,6 +1,8 @@
 //! The ramp in a circuit that has just closed.
 
-use breakerbox_core::{Circuit, Decision, Outcome, OverrideCommand, Permit, Refusal, Settlement, Status};
+use breakerbox_core::{
+    Circuit, CircuitStatus, Decision, Outcome, OverrideCommand, Permit, Refusal, Settlement,
+};
 
 use crate::rig::{Rig, at, failed, ok, secs, simple};
 
@@ -8,7 +10,7 @@ use crate::rig::{Rig, at, failed, ok, secs, simple};
 fn recovered() -> Rig {
     let (mut rig, probe) = Rig::half_open(simple().consecutive_failures(100).failures(3));
     rig.settle(probe, &ok());
-    assert_eq!(rig.status(), Status::Closed);
+    assert_eq!(rig.status(), CircuitStatus::Closed);
     rig
 }
 
@@ -51,7 +53,7 @@ fn a_ramping_refusal_knows_the_limit_and_no_time() {
 fn trip_rules_apply_as_ever_and_a_trip_ends_the_ramp() {
     let mut rig = recovered();
     rig.fail(3);
-    assert_eq!(rig.status(), Status::Open);
+    assert_eq!(rig.status(), CircuitStatus::Open);
     assert!(rig.circuit.ramp().is_none());
 }
 
@@ -114,7 +116,7 @@ fn a_circuit_that_may_still_ramp_is_not_forgotten() {
     rig.apply_override(OverrideCommand::Disable);
     rig.apply_override(OverrideCommand::Enable);
     rig.succeed(1);
-    assert_eq!((rig.status(), rig.record().trips), (Status::Closed, 0));
+    assert_eq!((rig.status(), rig.record().trips), (CircuitStatus::Closed, 0));
     assert!(!rig.circuit.is_forgettable(&rig.policy, rig.now + secs(59)));
     assert!(rig.circuit.is_forgettable(&rig.policy, rig.now + secs(60)));
 }

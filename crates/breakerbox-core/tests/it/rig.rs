@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use breakerbox_core::{
-    AcquireResult, Attribution, Cause, Change, Circuit, Decision, Outcome, OverrideCommand, Permit, Policy,
-    PolicyBuilder, RandomBits, Record, Refusal, Sample, Settlement, Status, Timestamp, TripRule,
+    AcquireResult, Attribution, Cause, Change, Circuit, CircuitStatus, Decision, Outcome, OverrideCommand,
+    Permit, Policy, PolicyBuilder, RandomBits, Record, Refusal, Sample, Settlement, Timestamp, TripRule,
 };
 
 pub(crate) struct Rig {
@@ -61,7 +61,7 @@ impl Rig {
     pub(crate) fn open() -> Self {
         let mut rig = Self::new(simple());
         rig.fail(3);
-        assert_eq!(rig.status(), Status::Open);
+        assert_eq!(rig.status(), CircuitStatus::Open);
         rig.changes.clear();
         rig
     }
@@ -82,7 +82,7 @@ impl Rig {
         RandomBits(self.random)
     }
 
-    pub(crate) fn status(&self) -> Status {
+    pub(crate) fn status(&self) -> CircuitStatus {
         self.circuit.status()
     }
 
@@ -160,7 +160,7 @@ impl Rig {
     }
 
     pub(crate) fn sample(&mut self, successes: u64, failures: u64) -> Option<Change> {
-        let sample = Sample { successes, failures, latency_sum: None, ..Sample::default() };
+        let sample = Sample::new(successes, failures);
         let draw = self.draw();
         self.circuit.sample(&sample, &self.policy, draw, self.now).unwrap()
     }

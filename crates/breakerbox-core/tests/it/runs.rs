@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use breakerbox_core::fleet::{Member, ReportDue};
-use breakerbox_core::{Cause, FailureRun, Policy, Status, TripRule};
+use breakerbox_core::{Cause, CircuitStatus, FailureRun, Policy, TripRule};
 
 use crate::fleet_rig::Fleet;
 use crate::rig::{Rig, failed, ms, ok, secs, simple};
@@ -29,7 +29,7 @@ fn run_in_store(fleet: &Fleet) -> u64 {
 fn a_low_traffic_zombie_is_disabled_too() {
     let mut rig = Rig::new(Policy::builder().disable_after(10));
     let began = rig.now;
-    while rig.status() != Status::Disabled {
+    while rig.status() != CircuitStatus::Disabled {
         rig.fail(1);
         rig.now = rig.now + 2 * HOUR;
         assert!(rig.now.since(began) < 80 * HOUR, "{:?}", rig.record());
@@ -49,13 +49,13 @@ fn a_success_between_failures_that_are_far_apart_prevents_the_trip() {
             rig.now = rig.now + 24 * HOUR;
         }
     }
-    assert_eq!(rig.status(), Status::Closed);
+    assert_eq!(rig.status(), CircuitStatus::Closed);
     rig.fail(2);
     rig.now = rig.now + FailureRun::KEPT_FOR;
     rig.fail(2);
-    assert_eq!(rig.status(), Status::Closed, "after a week, failures are forgotten");
+    assert_eq!(rig.status(), CircuitStatus::Closed, "after a week, failures are forgotten");
     rig.fail(1);
-    assert_eq!(rig.status(), Status::Open);
+    assert_eq!(rig.status(), CircuitStatus::Open);
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn failures_of_many_processes_that_are_far_apart_open_the_circuit() {
     call(&mut fleet, 1, false);
     assert!(fleet.members[1].is_trip_pending());
     fleet.decide(1);
-    assert_eq!(fleet.store.record.as_ref().unwrap().status(), Status::Open);
+    assert_eq!(fleet.store.record.as_ref().unwrap().status(), CircuitStatus::Open);
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use breakerbox_core::{
-    Cause, Circuit, MissingLatencySum, Outcome, OverrideCommand, Policy, PolicyBuilder, Preset, RandomBits,
-    RecentSample, Sample, Settlement, Span, Status, TripRule,
+    Cause, Circuit, CircuitStatus, MissingLatencySum, Outcome, OverrideCommand, Policy, PolicyBuilder,
+    Preset, RandomBits, RecentSample, Sample, Settlement, Span, TripRule,
 };
 
 use crate::rig::{Rig, at, ms, secs};
@@ -20,7 +20,7 @@ fn convoy() -> Rig {
 /// Returns a circuit that opened at time 0 and cools off until 30 s.
 fn opened() -> Rig {
     let mut rig = convoy();
-    assert_eq!(rig.sample(3, 7).unwrap().to, Status::Open);
+    assert_eq!(rig.sample(3, 7).unwrap().to, CircuitStatus::Open);
     rig
 }
 
@@ -28,7 +28,7 @@ fn opened() -> Rig {
 fn half_opened() -> Rig {
     let mut rig = opened();
     rig.now = at(30_000);
-    assert_eq!(rig.sample(0, 50).unwrap().to, Status::HalfOpen, "this tick's totals are not used");
+    assert_eq!(rig.sample(0, 50).unwrap().to, CircuitStatus::HalfOpen, "this tick's totals are not used");
     rig
 }
 
@@ -40,7 +40,7 @@ fn closed_trips_by_the_totals_of_the_tick() {
         let change = convoy().sample(successes, failures);
         assert_eq!(change.is_some(), trips, "{successes} / {failures}");
         if let Some(change) = change {
-            assert_eq!((change.to, change.retry_at), (Status::Open, Some(at(30_000))));
+            assert_eq!((change.to, change.retry_at), (CircuitStatus::Open, Some(at(30_000))));
             assert_eq!(change.cause, Cause::Rule(TripRule::FailureRate));
         }
     }
@@ -61,13 +61,14 @@ fn open_waits_for_its_time_and_then_turns_half_open_without_a_lease() {
     assert_eq!(rig.sample(100, 0), None);
     rig.now = at(30_000);
     let change = rig.sample(0, 100).unwrap();
-    assert_eq!((change.to, change.cause), (Status::HalfOpen, Cause::CoolOffOver));
+    assert_eq!((change.to, change.cause), (CircuitStatus::HalfOpen, Cause::CoolOffOver));
     assert_eq!(rig.record().lease, None);
 }
 
 #[test]
 fn half_open_closes_when_successes_reach_the_recovery_rate() {
-    for (successes, failures, to) in [(1, 0, Status::Closed), (1, 19, Status::Closed), (1, 20, Status::Open)]
+    for (successes, failures, to) in
+        [(1, 0, CircuitStatus::Closed), (1, 19, CircuitStatus::Closed), (1, 20, CircuitStatus::Open)]
     {
         let mut rig = half_opened();
         let change = rig.sample(successes, failures).unwrap();
@@ -92,8 +93,8 @@ fn half_open_without_enough_traffic_stays_however_long() {
         assert_eq!(rig.sample(0, 0), None);
         assert_eq!(rig.sample(2, 2), None);
     }
-    assert_eq!(rig.status(), Status::HalfOpen);
-    assert_eq!(rig.sample(5, 0).unwrap().to, Status::Closed);
+    assert_eq!(rig.status(), CircuitStatus::HalfOpen);
+    assert_eq!(rig.sample(5, 0).unwrap().to, CircuitStatus::Closed);
 }
 
 #[test]
@@ -112,17 +113,17 @@ fn repeated_trips_disable() {
         rig.sample(0, 0);
         let change = rig.sample(0, 5).unwrap();
         assert_eq!(change.trips, trip);
-        assert_eq!(change.to, if trip < 10 { Status::Open } else { Status::Disabled });
+        assert_eq!(change.to, if trip < 10 { CircuitStatus::Open } else { CircuitStatus::Disabled });
     }
     rig.now = rig.now + secs(1_000_000);
     assert_eq!(rig.sample(100, 0), None, "until somebody enables it");
     rig.apply_override(OverrideCommand::Enable);
-    assert_eq!(rig.sample(0, 0).unwrap().to, Status::HalfOpen);
+    assert_eq!(rig.sample(0, 0).unwrap().to, CircuitStatus::HalfOpen);
 }
 
 #[test]
 fn a_recent_success_prevents_disabling() {
-    for (trips_at, to) in [(69_999, Status::Open), (70_000, Status::Disabled)] {
+    for (trips_at, to) in [(69_999, CircuitStatus::Open), (70_000, CircuitStatus::Disabled)] {
         let mut rig = sampled(convoy_that_gives_up());
         rig.sample(0, 1);
         rig.now = at(5_000);
@@ -139,7 +140,7 @@ fn a_success_in_the_tick_that_trips_is_recent_too() {
     let mut rig = sampled(convoy_that_gives_up());
     rig.sample(1, 0);
     rig.now = at(100_000);
-    assert_eq!(rig.sample(3, 7).unwrap().to, Status::Open);
+    assert_eq!(rig.sample(3, 7).unwrap().to, CircuitStatus::Open);
 }
 
 /// A policy that disables the circuit at the first trip, if it has failed for a minute.
@@ -149,7 +150,7 @@ fn convoy_that_gives_up() -> PolicyBuilder {
 
 #[test]
 fn until_there_is_a_success_the_first_sample_counts() {
-    for (trips_at, to) in [(60_999, Status::Open), (61_000, Status::Disabled)] {
+    for (trips_at, to) in [(60_999, CircuitStatus::Open), (61_000, CircuitStatus::Disabled)] {
         let mut rig = sampled(convoy_that_gives_up());
         rig.now = at(1_000);
         rig.sample(0, 1);
@@ -169,7 +170,7 @@ fn an_old_success_since_half_open_does_not_stay_new() {
         assert_eq!(rig.sample(1, 0), None, "the one success of the first hour, again and again");
     }
     assert_eq!(rig.record().last_success, Some(at(30_000)), "at the transition or later: nobody knows");
-    assert_eq!(rig.sample(1, 10).unwrap().to, Status::Disabled);
+    assert_eq!(rig.sample(1, 10).unwrap().to, CircuitStatus::Disabled);
 }
 
 #[test]
@@ -180,7 +181,7 @@ fn what_must_not_count_leaves_no_trace() {
         assert_eq!(rig.record(), before);
         sampled
     };
-    let good = Sample { successes: 9, failures: 0, latency_sum: None, ..Sample::default() };
+    let good = Sample::new(9, 0);
     let mut overridden = convoy();
     overridden.apply_override(OverrideCommand::ForceClosed);
     assert_eq!(unchanged(&mut overridden, good), Ok(None));
@@ -201,7 +202,7 @@ fn a_rarely_sampled_zombie_is_disabled_too() {
         rig.sample(0, 1);
         rig.sample(0, 1);
     }
-    assert_eq!(rig.status(), Status::Disabled);
+    assert_eq!(rig.status(), CircuitStatus::Disabled);
 }
 
 #[test]
@@ -215,7 +216,7 @@ fn overrides_hold_against_samples() {
 fn mean_latency_needs_latencies() {
     let mut rig = sampled(Policy::builder().preset(Preset::Reminders));
     let draw = rig.draw();
-    let mut sample = Sample { successes: 12, failures: 0, latency_sum: None, ..Sample::default() };
+    let mut sample = Sample::new(12, 0);
     let refused = rig.circuit.sample(&sample, &rig.policy, draw, rig.now);
     assert_eq!(refused, Err(MissingLatencySum));
     sample.latency_sum = Some(secs(60));
@@ -232,7 +233,7 @@ fn workers_ask_as_ever_and_one_at_a_time_probes() {
     assert_eq!(rig.refusal().name(), "probing");
     assert_eq!(rig.settle(probe, &Outcome::ignored()), Settlement::Uncounted, "settling releases the lease");
     assert!(rig.permit().is_probe());
-    assert_eq!(rig.sample(1, 0).unwrap().to, Status::Closed, "the leader's tick decides");
+    assert_eq!(rig.sample(1, 0).unwrap().to, CircuitStatus::Closed, "the leader's tick decides");
     assert!(rig.circuit.ramp().is_none());
 }
 
@@ -247,7 +248,7 @@ fn nothing_counts_that_came_before_a_transition() {
     assert_eq!(over(&rig, secs(1)), Span::StartedWithin(secs(1)));
     assert_eq!(over(&rig, window * 9), Span::StartedWithin(window * 9), "however long");
     rig.sample(1, 0);
-    assert_eq!(rig.status(), Status::Closed);
+    assert_eq!(rig.status(), CircuitStatus::Closed);
     assert_eq!(over(&rig, secs(1)), Span::FinishedWithin(secs(1)));
     assert_eq!(over(&rig, window - secs(1)), Span::FinishedWithin(window - secs(1)));
     assert_eq!(over(&rig, window), Span::Window, "then the window slides");
@@ -269,12 +270,24 @@ fn nobody_settles_so_there_is_no_ramp() {
 
 #[test]
 fn a_healthy_past_does_not_hide_a_dead_destination() {
-    let dead = RecentSample { successes: 0, failures: 12, latency_sum: None };
-    let sample = Sample { successes: 500, failures: 12, recent: Some(dead), ..Sample::default() };
+    let dead = RecentSample::new(0, 12);
+    let sample = {
+        let mut sample = Sample::new(500, 12);
+        sample.recent = Some(dead);
+        sample
+    };
     let mut rig = convoy();
     let opened = rig.circuit.sample(&sample, &rig.policy, RandomBits(1), rig.now).unwrap().unwrap();
-    assert_eq!((opened.to, opened.cause), (Status::Open, Cause::Rule(TripRule::FailureRate)));
-    let few = Sample { recent: Some(RecentSample { failures: 9, ..dead }), ..sample };
+    assert_eq!((opened.to, opened.cause), (CircuitStatus::Open, Cause::Rule(TripRule::FailureRate)));
+    let few = {
+        let mut sample = sample;
+        sample.recent = Some({
+            let mut recent = dead;
+            recent.failures = 9;
+            recent
+        });
+        sample
+    };
     assert_eq!(
         convoy().circuit.sample(&few, &rig.policy, RandomBits(1), rig.now),
         Ok(None),
@@ -282,17 +295,37 @@ fn a_healthy_past_does_not_hide_a_dead_destination() {
     );
     let off = sampled(Policy::builder().preset(Preset::Convoy).sample_recent(None));
     assert_eq!(convoy().circuit.sample(&sample, &off.policy, RandomBits(1), rig.now), Ok(None));
-    let unknown = Sample { recent: None, ..sample };
+    let unknown = {
+        let mut sample = sample;
+        sample.recent = None;
+        sample
+    };
     assert_eq!(convoy().circuit.sample(&unknown, &rig.policy, RandomBits(1), rig.now), Ok(None));
 }
 
 #[test]
 fn the_recent_part_needs_latencies_too() {
-    let slow = RecentSample { successes: 10, failures: 0, latency_sum: Some(secs(60)) };
-    let sample =
-        Sample { successes: 100, latency_sum: Some(secs(100)), recent: Some(slow), ..Sample::default() };
+    let slow = {
+        let mut recent = RecentSample::new(10, 0);
+        recent.latency_sum = Some(secs(60));
+        recent
+    };
+    let sample = {
+        let mut sample = Sample::new(100, 0);
+        sample.latency_sum = Some(secs(100));
+        sample.recent = Some(slow);
+        sample
+    };
     let mut rig = sampled(Policy::builder().preset(Preset::Reminders));
-    let missing = Sample { recent: Some(RecentSample { latency_sum: None, ..slow }), ..sample };
+    let missing = {
+        let mut sample = sample;
+        sample.recent = Some({
+            let mut recent = slow;
+            recent.latency_sum = None;
+            recent
+        });
+        sample
+    };
     assert_eq!(rig.circuit.sample(&missing, &rig.policy, RandomBits(1), rig.now), Err(MissingLatencySum));
     let opened = rig.circuit.sample(&sample, &rig.policy, RandomBits(1), rig.now).unwrap().unwrap();
     assert_eq!(opened.cause, Cause::Rule(TripRule::MeanLatency));
@@ -303,8 +336,11 @@ fn runs_count_where_the_sampler_returns_them() {
     let policy = Policy::builder().build_for_sampling_with_runs().unwrap();
     assert_eq!(policy.consecutive_failures(), Some(5), "the default");
     assert!(Policy::builder().preset(Preset::Stoplight).build_for_sampling_with_runs().is_ok());
-    let run =
-        |length| Sample { successes: 500, failures: length, failure_run: Some(length), ..Sample::default() };
+    let run = |length| {
+        let mut sample = Sample::new(500, length);
+        sample.failure_run = Some(length);
+        sample
+    };
     for (length, trips) in [(4, false), (5, true)] {
         let mut rig = Rig::with_policy(policy.clone());
         let change = rig.circuit.sample(&run(length), &policy, RandomBits(1), rig.now).unwrap();

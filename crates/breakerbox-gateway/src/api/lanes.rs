@@ -1,7 +1,7 @@
 //! Lanes: the queues of endpoints, dynamic URLs and reminders, and what their deliveries wait for.
 
 use axum::extract::State;
-use breakerbox_core::Status;
+use breakerbox_core::CircuitStatus;
 use breakerbox_model::objects::EndpointId;
 use breakerbox_storage::records::{LaneBacklog, Page};
 use serde::Serialize;
@@ -96,7 +96,8 @@ async fn list(
     let lanes = waits::of_lanes(&api, &items);
     let mut facts = lanes.into_iter().zip(keys.into_iter().zip(statuses));
     Ok(axum::Json(Listed::of(Page { items: items.into_iter().flatten().collect(), next }, |backlog| {
-        let (now, (key, status)) = facts.next().unwrap_or((LaneNow::default(), (None, Status::Closed)));
+        let (now, (key, status)) =
+            facts.next().unwrap_or((LaneNow::default(), (None, CircuitStatus::Closed)));
         LaneView::new(&api, backlog, now, key.map(|key| CircuitOf::new(&key, status)))
     })))
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use breakerbox_core::{Status, Timestamp};
+use breakerbox_core::{CircuitStatus, Timestamp};
 use breakerbox_model::delivery::lanes::LaneWait;
 use breakerbox_model::delivery::{Wait, WaitsFor};
 use breakerbox_model::objects::{Delivery, DeliveryState, LaneId, Purpose, TenantId};
@@ -94,7 +94,7 @@ impl Gates {
     fn explain(&self, api: &Reach, lane: LaneWait, own: Option<Wait>, now: Timestamp) -> DeliveryWait {
         let disabled = (!self.is_enabled).then_some(WaitsFor::Disabled.open_ended());
         let circuit = self.circuit.as_ref().and_then(|key| api.services.circuits.find(key));
-        let is_open = circuit.as_ref().is_some_and(|circuit| circuit.status() != Status::Closed);
+        let is_open = circuit.as_ref().is_some_and(|circuit| circuit.status() != CircuitStatus::Closed);
         let refused = circuit.and_then(|circuit| Wait::for_circuit(&circuit.record(), now));
         DeliveryWait {
             is_parked: disabled.is_some() || is_open || lane.hold.is_some(),

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use breakerbox::throttle::{LoadSignal, Throttle};
-use breakerbox::{Classification, Epoch, OutcomeKind, Status};
+use breakerbox::{CircuitStatus, Classification, Epoch, OutcomeKind};
 use breakerbox_core::Timestamp;
 use breakerbox_egress::Incoming;
 use breakerbox_model::delivery::lanes::{LaneSignal, Sleep};
@@ -76,7 +76,8 @@ impl Dispatch {
             // The next probe may begin only after the circuit store has confirmed this result.
             pass.permit.settle_and_confirm(classification(kind, retry_after)).await;
         } else {
-            pass.permit.settle(breakerbox::Outcome { kind, latency: incoming.latency, retry_after });
+            pass.permit
+                .settle(breakerbox::Outcome::new(kind, incoming.latency).with_retry_after(retry_after));
         }
         self.own_outages.observe(source, &destination, &incoming, self.now());
         let is_excused =
@@ -176,7 +177,7 @@ impl Dispatch {
             lanes.ended(destination.lane, how, now);
             match sleep {
                 Some(sleep) => lanes.sleep(destination.lane, sleep, now),
-                None if destination.circuit.status() != Status::Closed => {
+                None if destination.circuit.status() != CircuitStatus::Closed => {
                     lanes.check_circuit(destination.lane, now);
                 }
                 None => {}
@@ -224,7 +225,7 @@ impl Dispatch {
                 lanes.arrived(leased.lane, leased.priority, 1, due_at, now);
                 // Only now can the delivery be claimed for a probe. The circuit may open at any moment.
                 lanes.watch_circuit(leased.lane, destination.key());
-                if destination.circuit.status() != Status::Closed {
+                if destination.circuit.status() != CircuitStatus::Closed {
                     lanes.check_circuit(leased.lane, now);
                 }
                 drop(lanes);

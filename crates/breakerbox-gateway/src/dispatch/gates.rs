@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox::throttle::{Overload, Pass as ThrottlePass};
-use breakerbox::{OwnedPermit, Refusal, Status};
+use breakerbox::{CircuitStatus, OwnedPermit, Refusal};
 use breakerbox_core::Timestamp;
 use breakerbox_model::delivery::lanes::{Hold, Sleep};
 use breakerbox_model::objects::Priority;
@@ -62,7 +62,7 @@ pub(super) fn try_acquire(destination: &Destination, priority: Priority, now: Ti
     if !destination.is_enabled() {
         return GateDecision::Refused(Refused::Sleep(Sleep::Disabled));
     }
-    if destination.circuit.status() != Status::Closed || !destination.is_met() {
+    if destination.circuit.status() != CircuitStatus::Closed || !destination.is_met() {
         return GateDecision::Wait;
     }
     if let Err(refused) = take_token(destination, now) {

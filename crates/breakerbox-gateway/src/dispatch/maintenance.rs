@@ -5,7 +5,7 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use breakerbox::{Attribution, Mode, OverrideCommand, Status};
+use breakerbox::{Attribution, CircuitStatus, Mode, OverrideCommand};
 use breakerbox_model::delivery::lanes::IdleLaneLimits;
 use breakerbox_model::objects::{LaneId, ShownKey};
 use breakerbox_storage::{BatchResult, QueueError, Retention};
@@ -99,7 +99,7 @@ impl Dispatch {
             let by = Attribution::new("gateway", "no endpoint has it any more");
             let (Some(circuit), Ok(by)) = (self.breakers.find(&key), by) else { continue };
             let record = circuit.record();
-            if record.status() == Status::Closed && record.mode == Mode::Automatic {
+            if record.status() == CircuitStatus::Closed && record.mode == Mode::Automatic {
                 continue;
             }
             if let Err(error) = circuit.apply_override(OverrideCommand::Reset, &by).await {

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use breakerbox::{Breakerbox, Circuit, State, Status};
+use breakerbox::{Breakerbox, Circuit, CircuitStatus, State};
 use breakerbox_core::own_outage::{End, Outage};
 use breakerbox_core::{Attribution, OverrideCommand, Timestamp};
 use breakerbox_model::delivery::lanes::Sleep;
@@ -159,7 +159,7 @@ impl Dispatch {
     /// Returns how long a lane sleeps after a request that failed because of an outage on the gateway's side.
     pub(super) fn after_excused(&self, destination: &Destination, now: Timestamp) -> Option<Sleep> {
         // If the circuit does not hold the lane back, the delivery would be sent again at once.
-        let is_closed = destination.circuit.status() == Status::Closed;
+        let is_closed = destination.circuit.status() == CircuitStatus::Closed;
         is_closed.then(|| {
             let mut pace = self.local_faults.lock().unwrap_or_else(PoisonError::into_inner);
             Sleep::LocalFault(pace.next(now))
@@ -169,7 +169,7 @@ impl Dispatch {
     /// Lets a circuit probe at once, if a request that began in an outage on the gateway's side at `began` has failed
     /// after its end.
     pub(super) fn excuse_late(self: &Arc<Self>, destination: &Destination, began: Timestamp) {
-        if self.own_outages.began_in_latest(began) && destination.circuit.status() != Status::Closed {
+        if self.own_outages.began_in_latest(began) && destination.circuit.status() != CircuitStatus::Closed {
             let circuit = destination.circuit.clone();
             self.spawn(async move { excuse(&circuit, OVER).await });
         }
@@ -218,7 +218,7 @@ fn choose(mut found: Vec<Circuit>) -> Vec<Circuit> {
 fn opened_in(breakers: &Breakerbox, outage: &Outage) -> Vec<Circuit> {
     let mut found = Vec::new();
     breakers.for_each(|circuit| {
-        if !matches!(circuit.status(), Status::Open | Status::HalfOpen) {
+        if !matches!(circuit.status(), CircuitStatus::Open | CircuitStatus::HalfOpen) {
             return;
         }
         let record = circuit.record();

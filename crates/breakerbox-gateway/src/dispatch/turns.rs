@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use breakerbox::{Epoch, Status};
+use breakerbox::{CircuitStatus, Epoch};
 use breakerbox_core::Timestamp;
 use breakerbox_model::delivery::lanes::{LaneTurn, Sleep};
 use breakerbox_model::objects::{FailReason, LaneId, Priority};
@@ -110,7 +110,7 @@ impl Dispatch {
     /// Acquires a permit for a turn that has to wait for the circuit store, then claims a delivery.
     async fn acquire_and_claim(self: Arc<Self>, destination: Arc<Destination>, turn: LaneTurn) {
         let priority = turn.priority.unwrap_or(Priority::High);
-        if destination.circuit.status() != Status::Closed
+        if destination.circuit.status() != CircuitStatus::Closed
             && let Some(next_due) = self.without_probe(turn.lane).await
         {
             // Without a delivery to probe with, the circuit stays as it is. Another of its lanes may have one.

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, PoisonError, Weak};
 
-use breakerbox::{CircuitChange, KeyError, Status};
+use breakerbox::{CircuitChange, CircuitStatus, KeyError};
 use breakerbox_model::objects::{CircuitOwner, ShownKey};
 use breakerbox_storage::{Changed, TenantEntry, Watcher};
 use tracing::warn;
@@ -86,8 +86,8 @@ impl Dispatch {
         {
             let mut outages = self.outages.lock().unwrap_or_else(PoisonError::into_inner);
             match (change.from, change.to) {
-                (_, Status::Closed) => _ = outages.remove(&heard.key),
-                (Status::Closed, _) => _ = outages.insert(Arc::clone(&heard.key), change.epoch),
+                (_, CircuitStatus::Closed) => _ = outages.remove(&heard.key),
+                (CircuitStatus::Closed, _) => _ = outages.insert(Arc::clone(&heard.key), change.epoch),
                 _ => {}
             }
         }

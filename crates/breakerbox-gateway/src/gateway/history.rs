@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use breakerbox::CircuitChange;
 use breakerbox::store::{ListQuery, Store};
-use breakerbox_core::{Change, Record, Status, Timestamp};
+use breakerbox_core::{Change, CircuitStatus, Record, Timestamp};
 use breakerbox_model::notifications::{Notification, is_old};
 use breakerbox_model::objects::{PastChange, ShownKey};
 use breakerbox_storage::QueueError;
@@ -60,13 +60,11 @@ pub(super) fn channel(metrics: &Arc<Metrics>, clock: StoreClock) -> (HistoryWrit
 }
 
 /// Converts the times of a recent change to wall-clock time, for display.
-fn by_wall_clock(change: Change, drift: Drift) -> Change {
-    Change {
-        at: drift.to_wall(change.at),
-        retry_at: change.retry_at.map(|at| drift.to_wall(at)),
-        last_success: change.last_success.map(|at| drift.to_wall(at)),
-        ..change
-    }
+fn by_wall_clock(mut change: Change, drift: Drift) -> Change {
+    change.at = drift.to_wall(change.at);
+    change.retry_at = change.retry_at.map(|at| drift.to_wall(at));
+    change.last_success = change.last_success.map(|at| drift.to_wall(at));
+    change
 }
 
 impl HistoryWriter {
@@ -188,11 +186,13 @@ async fn unwritten(
     if latest.as_ref().is_some_and(|latest| latest.change.epoch >= record.epoch) {
         return Ok(None);
     }
-    let before = latest.map_or(Status::Closed, |latest| latest.change.to);
+    let before = latest.map_or(CircuitStatus::Closed, |latest| latest.change.to);
     let from = record.cause.as_ref().and_then(breakerbox_core::Cause::leaves).unwrap_or(before);
     let change = Change::to(record, from);
     Ok(change.map(|change| ChangeToReport {
-        is_unreported_outage: record.is_automatic() && before == Status::Closed && from != Status::Closed,
+        is_unreported_outage: record.is_automatic()
+            && before == CircuitStatus::Closed
+            && from != CircuitStatus::Closed,
         change: PastChange { key: Arc::clone(key), change },
     }))
 }

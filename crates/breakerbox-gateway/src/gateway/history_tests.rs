@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use breakerbox::store::{MemoryStore, Store, Swap};
 use breakerbox::{Breakerbox, Outcome, OverrideCommand, SystemClock};
-use breakerbox_core::{Attribution, Cause, Circuit, Policy, RandomBits, Record, Status, Timestamp, TripRule};
+use breakerbox_core::{
+    Attribution, Cause, Circuit, CircuitStatus, Policy, RandomBits, Record, Timestamp, TripRule,
+};
 use breakerbox_model::notifications::News;
 use breakerbox_model::objects::Moment;
 use breakerbox_storage::Defaults;
@@ -132,7 +134,7 @@ async fn a_change_that_was_not_written_down_is_told_at_the_next_start_once() {
     assert_eq!(world.kinds().await, ["trip"]);
     let history = world.records.circuit_history(KEY, &PageOf::first(9)).await.expect("it answers").items;
     let change = &history[0].change;
-    assert_eq!((change.from, change.to), (Status::Closed, Status::Open));
+    assert_eq!((change.from, change.to), (CircuitStatus::Closed, CircuitStatus::Open));
     assert_eq!(change.cause, Cause::Rule(TripRule::ConsecutiveFailures));
     // The next change, which was not recorded either.
     put(&store, KEY, life.call(&Outcome::success(Duration::ZERO))).await;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox::store::Store;
-use breakerbox_core::{Record, Status};
+use breakerbox_core::{CircuitStatus, Record};
 use breakerbox_model::notifications::Notification;
 use breakerbox_storage::Directory;
 use breakerbox_storage::clock::StoreClock;
@@ -98,6 +98,6 @@ impl DelayedTrips {
         let drift = self.clock.drift().noticeable();
         let retry_at = record.retry_at.map(|at| drift.to_wall(at));
         let last = self.directory.last_attempt_of_circuit(&trip.subject);
-        (trip.at_present(record.trips, retry_at, last.as_ref()), record.status() == Status::Closed)
+        (trip.at_present(record.trips, retry_at, last.as_ref()), record.status() == CircuitStatus::Closed)
     }
 }

@@ -155,7 +155,7 @@ impl Permits {
         interpretation: Interpretation,
     ) -> SettledAs {
         let latency = report.latency.unwrap_or_else(|| self.now().since(ticket.started_at));
-        let outcome = Outcome { kind: interpretation.kind, latency, retry_after: interpretation.retry_after };
+        let outcome = Outcome::new(interpretation.kind, latency).with_retry_after(interpretation.retry_after);
         let (permit, throttle) = match held {
             Some(Held { permit, throttle, .. }) => (Some(permit), throttle),
             None => (None, None),

@@ -80,7 +80,7 @@ mod tests {
                 id: PermitId::random(),
                 expires_at: Timestamp::from_millis(1_700_000_000_000),
             },
-            ticket: Ticket { key: key.into(), epoch: Epoch(7), started_at: Timestamp::from_millis(5), kind },
+            ticket: Ticket::new(key.into(), Epoch(7), Timestamp::from_millis(5), kind),
             priority: Priority::Low,
         }
     }

@@ -1,7 +1,7 @@
 //! The label values of metrics. Each set is small and fixed, so that every series exists from startup, and a counter is
 //! found without a look-up.
 
-use breakerbox_core::Status;
+use breakerbox_core::CircuitStatus;
 use breakerbox_model::delivery::{Fault, LocalFault, Reply};
 use breakerbox_model::objects::FailReason;
 
@@ -245,12 +245,12 @@ impl From<Reply> for Class {
     }
 }
 
-impl From<Status> for CircuitState {
-    fn from(status: Status) -> Self {
+impl From<CircuitStatus> for CircuitState {
+    fn from(status: CircuitStatus) -> Self {
         match status {
-            Status::Closed => Self::Closed,
-            Status::Open => Self::Open,
-            Status::HalfOpen => Self::HalfOpen,
+            CircuitStatus::Closed => Self::Closed,
+            CircuitStatus::Open => Self::Open,
+            CircuitStatus::HalfOpen => Self::HalfOpen,
             // The core may add states; none of them would admit calls.
             _ => Self::Disabled,
         }

@@ -290,7 +290,9 @@ async fn a_lower_limit_trips_at_the_next_failure() {
         house.until(&circuit, |circuit| circuit["window"]["failures"] == json!(5)).await;
         // The window shows a failure before the rules are evaluated; the settlement follows both.
         let retrying = format!("deliveries?endpoint={}&state=retrying", endpoint.id);
-        house.until(&retrying, |listed| listed["items"].as_array().is_some_and(|items| items.len() == 5)).await;
+        house
+            .until(&retrying, |listed| listed["items"].as_array().is_some_and(|items| items.len() == 5))
+            .await;
         house.patch(&policy, json!({ "failures": 3 })).await;
         let after = house.circuit(&endpoint).await;
         assert_eq!(

@@ -167,12 +167,13 @@ mod tests {
     #[test]
     fn a_circuit_is_waited_for_while_it_refuses() {
         let by = || Attribution::new("ops", "maintenance").unwrap();
-        let record = |mode, state, retry_at, lease_until: Option<Timestamp>| Record {
-            mode,
-            state,
-            retry_at,
-            lease: lease_until.map(|expires_at| Lease { nonce: Nonce(7), expires_at }),
-            ..Record::new(None, RandomBits(1), NOW)
+        let record = |mode, state, retry_at, lease_until: Option<Timestamp>| {
+            let mut record = Record::new(None, RandomBits(1), NOW);
+            record.mode = mode;
+            record.state = state;
+            record.retry_at = retry_at;
+            record.lease = lease_until.map(|expires_at| Lease { nonce: Nonce(7), expires_at });
+            record
         };
         let automatic = |state, retry_at, lease| record(Mode::Automatic, state, retry_at, lease);
         for (record, expected) in [

@@ -15,7 +15,7 @@
 
 use std::time::Duration;
 
-use breakerbox_core::{Cause, Change, CircuitBy, Policy, Status, Timestamp, Totals, TripRule};
+use breakerbox_core::{Cause, Change, CircuitBy, CircuitStatus, Policy, Timestamp, Totals, TripRule};
 
 use super::notification::{
     CircuitFacts, Counted, DisableConditions, Disabled, LastResult, News, Notification, Recovered, Tripped,
@@ -58,17 +58,17 @@ pub fn notifications(key: &str, change: &Change, known: &CircuitContext<'_>) -> 
     let is_failure = is_failure(&change.cause);
     let is_success = matches!(change.cause, Cause::ProbesSucceeded | Cause::RecoveryRateMet);
     match change.to {
-        Status::Disabled if is_failure => {
+        CircuitStatus::Disabled if is_failure => {
             add(epoch, News::Disabled(given_up(circuit(), change, known.last())));
         }
-        Status::Closed if is_success => {
+        CircuitStatus::Closed if is_success => {
             let trips = change.trips;
             add(epoch, News::Recovery(Recovered { circuit: circuit(), since: None, trips }));
         }
         _ => {}
     }
     if is_failure
-        && change.to == Status::Open
+        && change.to == CircuitStatus::Open
         && let Some(since) = change.failing_since
         && let Some(warned) = warned(circuit, change, since, known)
     {

@@ -15,7 +15,7 @@
 
 use std::time::Duration;
 
-use breakerbox_core::{Cause, Change, OverrideCommand, Status, Timestamp};
+use breakerbox_core::{Cause, Change, CircuitStatus, OverrideCommand, Timestamp};
 
 use super::decide::{CircuitContext, is_failure, trip};
 use super::notification::{News, Notification};
@@ -56,12 +56,12 @@ impl OutageStep {
         let begins =
             |is_new| Self::Begins(Box::new(BeganOutage { trip: trip(key, change, known), after, is_new }));
         match (change.to, &change.cause) {
-            (Status::Closed, _) => Self::Ends,
-            (Status::Disabled, cause) if is_failure(cause) => Self::Notified,
+            (CircuitStatus::Closed, _) => Self::Ends,
+            (CircuitStatus::Disabled, cause) if is_failure(cause) => Self::Notified,
             (_, Cause::Override { command: OverrideCommand::Excuse, .. }) => Self::None,
             (_, Cause::Override { .. }) => Self::TakenOver,
-            (Status::Open | Status::HalfOpen, Cause::Rule(_)) => begins(true),
-            (Status::Open | Status::HalfOpen, _) if known.is_unreported_outage => begins(false),
+            (CircuitStatus::Open | CircuitStatus::HalfOpen, Cause::Rule(_)) => begins(true),
+            (CircuitStatus::Open | CircuitStatus::HalfOpen, _) if known.is_unreported_outage => begins(false),
             _ => Self::None,
         }
     }

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use breakerbox::sampling::{Poll, Sampler, SqlQuery};
 use breakerbox::store::{Store, StoreError, StoreEvent};
-use breakerbox_postgres::{ConnectError, PostgresStore};
+use breakerbox_postgres::{ConnectError, PostgresSampler, PostgresStore};
 use breakerbox_testkit::servers::{PostgresOptions, PostgresServer};
 use tokio::net::TcpListener;
 
 use crate::samples::{put, read, record, unique};
-use crate::server::{WAIT_LIMIT, alone, on_shared, patient, until};
+use crate::server::{WAIT_LIMIT, alone, client, on_shared, patient, until};
 
 async fn refused(url: &str) -> ConnectError {
     let builder = PostgresStore::builder(url).start_within(Duration::from_secs(5));
@@ -117,16 +118,15 @@ async fn a_server_that_is_full_or_only_answers_questions_says_so() {
     let server = settings.set("max_wal_senders", "0").start().unwrap();
     let store = patient(&server.url()).connections(1).connect().await.unwrap();
     store.read(&[]).await.unwrap();
-    let database = patient(&server.url()).database().unwrap();
     let mut taken = Vec::new();
-    while let Ok(client) = database.pool().get().await {
+    while let Ok(client) = client(&server.url()).await {
         taken.push(client);
         assert!(taken.len() < 4);
     }
     let error = refused(&server.url()).await;
     assert!(matches!(error, ConnectError::Full { .. }), "{error:?}");
     assert!(error.to_string().contains("fewer connections"), "{error}");
-    drop((taken, database, store));
+    drop((taken, store));
 
     let read_only = "ALTER DATABASE postgres SET default_transaction_read_only = on";
     until("there is room again", async || server.query(read_only).is_ok()).await;
@@ -187,19 +187,25 @@ async fn a_user_with_few_rights_will_do_once_the_tables_are_there() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_database_is_shared_with_others() {
+async fn a_store_and_a_sampler_share_connections() {
     let held = on_shared().await;
-    let database = patient(&held.server.url()).database().unwrap();
-    let others = patient(&held.server.url()).database().unwrap();
-    let shared = database.clone().with_pool(others.pool().clone());
-    let store = patient("not used").on(shared).connect().await.unwrap();
+    let url = format!("{}?application_name=sharing", held.server.url());
+    let connections = || {
+        held.server.query("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'sharing'").unwrap()
+    };
+    let database = patient(&url).connections(1).database().unwrap();
+    let store = patient("not used").on(database.clone()).connect().await.unwrap();
     let key = unique("shared");
     put(&store, &key, None, record(5, 1)).await;
     assert_eq!(read(&held, &key).await, Some(record(5, 1)));
-    assert!(database.pool().status().size == 0 && others.pool().status().size > 0);
-    let client = others.pool().get().await.unwrap();
-    let row = client.query_one("SELECT count(*) FROM breakerbox.circuits", &[]).await.unwrap();
-    assert!(row.get::<_, i64>(0) > 0);
+    // One for operations, and one that listens.
+    until("the store is connected", async || connections() == "2").await;
+
+    let sql = "SELECT 'a'::text AS key, 7::bigint AS successes, 0::bigint AS failures WHERE $1::bigint > 0";
+    let sampler = PostgresSampler::on(database, SqlQuery(sql.into())).unwrap();
+    let samples = sampler.sample(&Poll::new(Duration::from_secs(60), Vec::new())).await.unwrap();
+    assert_eq!(samples["a"].successes, 7);
+    assert_eq!(connections(), "2");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use breakerbox::store::{BucketDelta, Delta, ListQuery, Store};
-use breakerbox::{Nonce, Status};
+use breakerbox::{CircuitStatus, Nonce};
 use breakerbox_testkit::servers::{PostgresOptions, PostgresServer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -81,7 +81,7 @@ async fn a_verb_costs_one_round_trip_even_for_a_thousand_circuits() {
     let store = builder.connect().await.unwrap();
     let deltas: Vec<_> = (0..1_000).map(|_| failures(&unique("round trip"), 1)).collect();
     let keys: Vec<_> = deltas.iter().map(|delta| Arc::clone(&delta.key)).collect();
-    let by_status = ListQuery { status: Some(Status::Open), limit: 1_000, ..ListQuery::default() };
+    let by_status = ListQuery { status: Some(CircuitStatus::Open), limit: 1_000, ..ListQuery::default() };
     let mut least = BTreeMap::new();
     // In the first round, statements are prepared; in any round, a busy machine may pause at the wrong moment.
     for round in 1..6_u128 {
@@ -156,7 +156,7 @@ async fn no_verb_looks_at_all_circuits() {
     let use_all = async |n: usize| {
         store.read(&keys).await.unwrap();
         store.merge(&keys.iter().map(|key| failures(key, 1)).collect::<Vec<_>>()).await.unwrap();
-        for status in [None, Some(Status::Open), Some(Status::Disabled)] {
+        for status in [None, Some(CircuitStatus::Open), Some(CircuitStatus::Disabled)] {
             let query = ListQuery { status, prefix: "many 1".to_owned(), ..ListQuery::default() };
             store.list(&query).await.unwrap();
         }

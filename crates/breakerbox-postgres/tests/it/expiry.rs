@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox::store::{Delta, ListQuery, Store, Swap, Swapped};
-use breakerbox::{Epoch, Nonce, State, Status};
-use breakerbox_postgres::Builder;
+use breakerbox::{CircuitStatus, Epoch, Nonce, State};
+use breakerbox_postgres::PostgresStoreBuilder;
 
 use crate::samples::{failures, put, read, record, swap, unique};
 use crate::server::{StoreWithServer, on_shared_with, until};
@@ -13,7 +13,9 @@ use crate::server::{StoreWithServer, on_shared_with, until};
 const SOON: Duration = Duration::from_millis(20);
 
 fn closed(epoch: u64, version: u128) -> breakerbox::Record {
-    breakerbox::Record { state: State::Closed, ..record(epoch, version) }
+    let mut record = record(epoch, version);
+    record.state = State::Closed;
+    record
 }
 
 async fn put_for(held: &StoreWithServer, key: &Arc<str>, keep_for: Duration, record: breakerbox::Record) {
@@ -33,7 +35,8 @@ fn without_run(key: &Arc<str>, count: u64) -> Delta {
 
 /// Returns a store in whose schema no cleanup runs.
 async fn never_cleaned(schema: &str) -> StoreWithServer {
-    let rarely = |builder: Builder| builder.schema(schema).clean_every(Duration::from_secs(3_600));
+    let rarely =
+        |builder: PostgresStoreBuilder| builder.schema(schema).clean_every(Duration::from_secs(3_600));
     let first = on_shared_with(rarely).await;
     // Another store holds the cleanup term for days, examines the empty tables, and is dropped.
     let offices = format!("SELECT count(*) FROM {schema}.leases");
@@ -53,7 +56,7 @@ async fn what_has_expired_is_not_there_for_any_verb() {
     has_passed(&held, SOON).await;
     assert_eq!(held.server.query("SELECT count(*) FROM expired.circuits").unwrap(), "1");
     assert_eq!(read(&held, &key).await, None);
-    for status in [None, Some(Status::Closed)] {
+    for status in [None, Some(CircuitStatus::Closed)] {
         let query = ListQuery { status, ..ListQuery::default() };
         assert!(held.list(&query).await.unwrap().circuits.is_empty());
     }
@@ -116,7 +119,7 @@ async fn a_merge_prolongs_a_record() {
     };
     has_passed(&held, keep_for).await;
     assert_eq!(read(&held, &key).await, Some(closed(5, 1)));
-    for status in [None, Some(Status::Closed)] {
+    for status in [None, Some(CircuitStatus::Closed)] {
         let query = ListQuery { status, ..ListQuery::default() };
         assert_eq!(held.list(&query).await.unwrap().circuits.len(), 1);
     }

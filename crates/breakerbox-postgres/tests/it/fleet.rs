@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use breakerbox::{Breakerbox, Consistency, OnStoreLoss, Policy, Status, StoredKeys};
+use breakerbox::{Breakerbox, CircuitStatus, Consistency, OnStoreLoss, Policy, StoredKeys};
 use breakerbox_postgres::PostgresStore;
 use breakerbox_testkit::servers::PostgresServer;
 
@@ -51,8 +51,10 @@ async fn what_one_process_learns_the_other_knows() {
         for _ in 0..3 {
             assert!(circuits[0].call(async { Err::<(), _>("down") }).await.is_err());
         }
-        until("both know that it is down", async || circuits.iter().all(|c| c.status() != Status::Closed))
-            .await;
+        until("both know that it is down", async || {
+            circuits.iter().all(|c| c.status() != CircuitStatus::Closed)
+        })
+        .await;
         if restarted {
             server.restart().unwrap();
         }
@@ -60,7 +62,7 @@ async fn what_one_process_learns_the_other_knows() {
         until("both know that it is up", async || {
             for circuit in &circuits {
                 let (probes, at_once) = (Arc::clone(&probes), Arc::clone(&at_once));
-                let closed = circuit.status() == Status::Closed;
+                let closed = circuit.status() == CircuitStatus::Closed;
                 let _ = circuit
                     .call(async move {
                         probes.fetch_add(usize::from(!closed), Ordering::SeqCst);
@@ -71,7 +73,7 @@ async fn what_one_process_learns_the_other_knows() {
                     })
                     .await;
             }
-            circuits.iter().all(|circuit| circuit.status() == Status::Closed)
+            circuits.iter().all(|circuit| circuit.status() == CircuitStatus::Closed)
         })
         .await;
         assert!(probes.load(Ordering::SeqCst) >= 1);
@@ -91,7 +93,7 @@ async fn strictly_what_one_process_counted_stops_the_next() {
     }
     assert_eq!(
         circuits[0].status(),
-        Status::Open,
+        CircuitStatus::Open,
         "and the third failure opened it before it was handed out"
     );
 }
@@ -105,7 +107,8 @@ async fn with_hashed_keys_no_text_of_a_key_is_in_the_database() {
     for _ in 0..3 {
         assert!(circuits[0].call(async { Err::<(), _>("down") }).await.is_err());
     }
-    until("both know that it is down", async || circuits.iter().all(|c| c.status() != Status::Closed)).await;
+    until("both know that it is down", async || circuits.iter().all(|c| c.status() != CircuitStatus::Closed))
+        .await;
     let tables = "SELECT string_agg(format('%I.%I', schemaname, tablename), ' ') FROM pg_tables
                   WHERE schemaname NOT IN ('pg_catalog', 'information_schema')";
     let tables = server.query(tables).unwrap();

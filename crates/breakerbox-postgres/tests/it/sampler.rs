@@ -5,17 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox::sampling::{LatencyUnit, Poll, SampleError, Sampler, Since, SqlQuery, SqlTable, TimeFormat};
-use breakerbox::{Breakerbox, Policy, Preset, Sample, Status};
+use breakerbox::{Breakerbox, CircuitStatus, Policy, Preset, Sample};
 use breakerbox_postgres::{PostgresSampler, PostgresStore};
 use breakerbox_testkit::servers::PostgresServer;
-use deadpool_postgres::Pool;
+use tokio_postgres::Client;
 
-use crate::server::{patient, shared, until};
+use crate::server::{client, patient, shared, until};
 
 /// A table of attempts, with table and column names that need quoting.
 struct Attempts {
     server: Arc<PostgresServer>,
-    pool: Pool,
+    client: Client,
     name: String,
     times: TimeFormat,
 }
@@ -24,8 +24,8 @@ impl Attempts {
     /// Creates a table that only this test uses.
     async fn new(name: &str, times: TimeFormat) -> Self {
         let server = tokio::task::spawn_blocking(shared).await.unwrap();
-        let pool = patient(&server.url()).database().unwrap().pool().clone();
-        let attempts = Self { server, pool, name: format!("my \"attempts\"; -- {name}"), times };
+        let client = client(&server.url()).await.unwrap();
+        let attempts = Self { server, client, name: format!("my \"attempts\"; -- {name}"), times };
         attempts.create().await;
         attempts
     }
@@ -46,7 +46,7 @@ impl Attempts {
     }
 
     async fn run(&self, sql: &str) {
-        self.pool.get().await.unwrap().batch_execute(sql).await.unwrap();
+        self.client.batch_execute(sql).await.unwrap();
     }
 
     fn table(&self) -> SqlTable {
@@ -81,7 +81,7 @@ impl Attempts {
             self.quoted(),
             ago(from)
         );
-        self.pool.get().await.unwrap().execute(&sql, &[&keys, &outcome]).await.unwrap();
+        self.client.execute(&sql, &[&keys, &outcome]).await.unwrap();
     }
 }
 
@@ -164,7 +164,7 @@ async fn finds_its_way_by_the_indices() {
     let sampler = attempts.sampler();
     // The settings that the sampler's own connections use.
     let settings = PostgresStore::builder(&attempts.server.url()).session_settings();
-    let client = attempts.pool.get().await.unwrap();
+    let client = &attempts.client;
     client.batch_execute(&settings).await.unwrap();
     let explain = format!(
         "PREPARE poll AS {}; EXPLAIN EXECUTE poll (60000000, '{{e1,e2}}', '{{1000000,1000000}}', '{{t,f}}', 30000000)",
@@ -228,9 +228,9 @@ async fn a_poll_that_takes_too_long_is_ended_at_the_server() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_agents_one_table_one_leader() {
     let server = Arc::new(tokio::task::spawn_blocking(PostgresServer::start).await.unwrap().unwrap());
-    let pool = patient(&server.url()).database().unwrap().pool().clone();
+    let client = client(&server.url()).await.unwrap();
     let attempts =
-        Attempts { server: Arc::clone(&server), pool, name: "attempts".into(), times: TimeFormat::Native };
+        Attempts { server: Arc::clone(&server), client, name: "attempts".into(), times: TimeFormat::Native };
     attempts.create().await;
     let mut agents = Vec::new();
     for _ in 0..2 {
@@ -247,7 +247,7 @@ async fn two_agents_one_table_one_leader() {
         agents.push(agent);
     }
     attempts.add(&["e1"; 10], "failed", 1, Some(1)).await;
-    let all = async |status: Status| {
+    let all = async |status: CircuitStatus| {
         for agent in &agents {
             let circuit = agent.circuit("e1").unwrap();
             let _ = circuit.check().await;
@@ -257,12 +257,13 @@ async fn two_agents_one_table_one_leader() {
         }
         true
     };
-    until("open everywhere", async || all(Status::Open).await || all(Status::HalfOpen).await).await;
+    until("open everywhere", async || all(CircuitStatus::Open).await || all(CircuitStatus::HalfOpen).await)
+        .await;
     assert_eq!(agents.iter().filter(|agent| agent.report().leads).count(), 1);
-    until("half-open everywhere", async || all(Status::HalfOpen).await).await;
+    until("half-open everywhere", async || all(CircuitStatus::HalfOpen).await).await;
     until("a success that started since", async || {
         attempts.add(&["e1"], "it's fine", 0, Some(0)).await;
-        all(Status::Closed).await
+        all(CircuitStatus::Closed).await
     })
     .await;
     drop(agents);

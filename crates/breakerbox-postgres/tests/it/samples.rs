@@ -18,30 +18,19 @@ pub(crate) fn unique(name: &str) -> Arc<str> {
 
 /// Returns the record of an open circuit.
 pub(crate) fn record(epoch: u64, version: u128) -> Record {
-    Record {
-        state: State::Open,
-        epoch: Epoch(epoch),
-        version: Version(version),
-        opened_at: None,
-        retry_at: None,
-        trips: 1,
-        last_success: None,
-        failing_since: None,
-        lease: None,
-        probe_successes: 0,
-        mode: Mode::Automatic,
-        changed_at: Timestamp::from_micros(epoch),
-        cause: None,
-        evidence: None,
-        tenant: None,
-    }
+    let mut record = Record::fresh(Epoch(epoch), Version(version), Timestamp::from_micros(epoch));
+    record.state = State::Open;
+    record.trips = 1;
+    record
 }
 
 /// Returns the record of a disabled circuit with a very long attribution, so that it does not fit into a
 /// message.
 pub(crate) fn long_record(epoch: u64, version: u128) -> Record {
     let by = Attribution::new(&"\u{1}".repeat(1_024), &"\u{1f50c}".repeat(256)).unwrap();
-    Record { mode: Mode::Disabled(by), ..record(epoch, version) }
+    let mut record = record(epoch, version);
+    record.mode = Mode::Disabled(by);
+    record
 }
 
 /// Returns a swap whose deadline has not passed and whose record does not expire.

@@ -3,8 +3,9 @@
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use breakerbox_postgres::{Builder, PostgresStore};
+use breakerbox_postgres::{PostgresStore, PostgresStoreBuilder};
 use breakerbox_testkit::servers::PostgresServer;
+use tokio_postgres::{Client, NoTls};
 
 /// The maximum time that a test waits for an expected event, so that no test hangs forever.
 pub(crate) const WAIT_LIMIT: Duration = Duration::from_secs(60);
@@ -21,8 +22,15 @@ pub(crate) fn shared() -> Arc<PostgresServer> {
 }
 
 /// Returns a builder with long timeouts, for tests that are not about time, because the machine may be busy.
-pub(crate) fn patient(url: &str) -> Builder {
+pub(crate) fn patient(url: &str) -> PostgresStoreBuilder {
     PostgresStore::builder(url).time_limit(Duration::from_secs(20)).start_within(Duration::from_secs(20))
+}
+
+/// Returns a connection that no store uses.
+pub(crate) async fn client(url: &str) -> Result<Client, tokio_postgres::Error> {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
+    tokio::spawn(connection);
+    Ok(client)
 }
 
 /// A store on the server that the tests share.
@@ -37,7 +45,9 @@ pub(crate) async fn alone(schema: &str) -> StoreWithServer {
     on_shared_with(|builder| builder.schema(schema)).await
 }
 
-pub(crate) async fn on_shared_with(choose: impl FnOnce(Builder) -> Builder) -> StoreWithServer {
+pub(crate) async fn on_shared_with(
+    choose: impl FnOnce(PostgresStoreBuilder) -> PostgresStoreBuilder,
+) -> StoreWithServer {
     let server = tokio::task::spawn_blocking(shared).await.unwrap();
     StoreWithServer { store: choose(patient(&server.url())).connect().await.unwrap(), server }
 }

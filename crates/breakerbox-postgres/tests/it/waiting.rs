@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use breakerbox::store::{Store, StoreError, Swap, Swapped};
 use breakerbox_postgres::PostgresStore;
-use deadpool_postgres::Object;
+use tokio_postgres::Client;
 
 use crate::samples::{counted, failures, put, read, record, swap, unique};
-use crate::server::{StoreWithServer, WAIT_LIMIT, alone, on_shared, patient, until};
+use crate::server::{StoreWithServer, WAIT_LIMIT, alone, client, on_shared, patient, until};
 
 /// Returns a connection that the store does not use.
-async fn another(held: &StoreWithServer) -> Object {
-    patient(&held.server.url()).database().unwrap().pool().get().await.unwrap()
+async fn another(held: &StoreWithServer) -> Client {
+    client(&held.server.url()).await.unwrap()
 }
 
 /// Returns the number of statements on a schema that wait for a lock now.
-async fn waiting(client: &Object, schema: &str) -> i64 {
+async fn waiting(client: &Client, schema: &str) -> i64 {
     let sql =
         "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND strpos(query, $1) > 0";
     client.query_one(sql, &[&format!("\"{schema}\"")]).await.unwrap().get(0)

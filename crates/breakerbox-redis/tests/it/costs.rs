@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use breakerbox::Status;
+use breakerbox::CircuitStatus;
 use breakerbox::store::{BucketDelta, Cursor, Delta, ListQuery, RunDelta, Store, Swapped};
 use breakerbox_testkit::servers::RedisServer;
 
@@ -135,7 +135,7 @@ async fn a_page_costs_the_same_however_many_circuits_there_are() {
     let mut after = None;
     let mut seen = 0;
     for _ in 0..5 {
-        let (found, ranges, scripts, micros) = page(100, after, Some(Status::Open)).await;
+        let (found, ranges, scripts, micros) = page(100, after, Some(CircuitStatus::Open)).await;
         println!(
             "a page of 100 of {CIRCUITS}: {ranges} ZRANGE, {scripts} scripts, {micros} us for the ranges"
         );

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use breakerbox::store::Store;
-use breakerbox::{Breakerbox, Circuit, Consistency, Policy, Status, StoreHealth, StoredKeys};
+use breakerbox::{Breakerbox, Circuit, CircuitStatus, Consistency, Policy, StoreHealth, StoredKeys};
 use breakerbox_testkit::servers::{RedisServer, Restart};
 
 use crate::faults::eventually;
@@ -38,7 +38,7 @@ async fn process_storing(
     (breakers, circuit)
 }
 
-async fn all_become(fleet: &[(Breakerbox, Circuit)], status: Status) {
+async fn all_become(fleet: &[(Breakerbox, Circuit)], status: CircuitStatus) {
     eventually(status.name(), async || {
         fleet.iter().all(|(_, circuit)| circuit.status() == status).then_some(())
     })
@@ -52,10 +52,10 @@ async fn failures_of_several_processes_open_the_circuit_of_all_and_a_lost_store_
     for n in [0, 1, 0] {
         let _ = fleet[n].1.call(async { Err::<(), _>("down") }).await;
     }
-    all_become(&fleet, Status::Open).await;
+    all_become(&fleet, CircuitStatus::Open).await;
     let store = connect(&server.url()).await;
     let record = store.read(&[KEY.into()]).await.unwrap().all().unwrap().value[0].clone().unwrap();
-    assert_eq!(record.status(), Status::Open);
+    assert_eq!(record.status(), CircuitStatus::Open);
     let late = process(&server).await;
     let refused = late.1.call(async { Ok::<_, ()>("never made") }).await;
     assert!(refused.is_err(), "whoever starts now inherits it");
@@ -67,15 +67,15 @@ async fn failures_of_several_processes_open_the_circuit_of_all_and_a_lost_store_
         fleet.iter().all(|(breakers, _)| degraded(breakers)).then_some(())
     })
     .await;
-    all_become(&fleet, Status::Open).await;
+    all_become(&fleet, CircuitStatus::Open).await;
 
     server.restart(Restart::Empty).unwrap();
     let again = eventually("the record is published again", async || {
         store.read(&[KEY.into()]).await.ok()?.all().ok()?.value[0].clone()
     })
     .await;
-    assert_eq!((again.status(), again.epoch), (Status::Open, record.epoch));
-    all_become(&fleet, Status::Open).await;
+    assert_eq!((again.status(), again.epoch), (CircuitStatus::Open, record.epoch));
+    all_become(&fleet, CircuitStatus::Open).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -100,7 +100,7 @@ async fn with_hashed_keys_no_text_of_a_key_is_in_redis() {
     for n in [0, 1, 0] {
         let _ = fleet[n].1.call(async { Err::<(), _>("down") }).await;
     }
-    all_become(&fleet, Status::Open).await;
+    all_become(&fleet, CircuitStatus::Open).await;
     let keys: Vec<String> = server.query(&["KEYS", "*"]).unwrap();
     assert!(keys.iter().any(|key| key.contains(":record:#")), "{keys:?}");
     let mut held = keys.join("\n");

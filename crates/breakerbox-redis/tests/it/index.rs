@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use breakerbox::store::{ListQuery, Store, Swap, Swapped};
-use breakerbox::{Record, State, Status};
+use breakerbox::{CircuitStatus, Record, State};
 use breakerbox_redis::RedisStore;
 use breakerbox_testkit::servers::RedisServer;
 
@@ -18,7 +18,9 @@ async fn put_briefly(store: &RedisStore, key: &str, keep_for: Duration) {
 }
 
 fn closed(version: u128) -> Record {
-    Record { state: State::Closed, ..record(version) }
+    let mut record = record(version);
+    record.state = State::Closed;
+    record
 }
 
 /// Returns the entries of all indices of this kind.
@@ -32,7 +34,7 @@ fn entries(server: &RedisServer, kind: &str) -> Vec<String> {
     entries
 }
 
-async fn listed(store: &RedisStore, status: Option<Status>) -> Vec<String> {
+async fn listed(store: &RedisStore, status: Option<CircuitStatus>) -> Vec<String> {
     let page = store.list(&ListQuery { status, ..ListQuery::default() }).await.unwrap();
     page.circuits.iter().map(|(key, _)| key.to_string()).collect()
 }
@@ -112,8 +114,8 @@ async fn a_circuit_that_returns_after_its_expiry_is_in_one_state_only() {
     .await;
     put(&held.store, "e1", record(2)).await;
     assert_eq!(entries(&held.server, "states"), ["open:e1"]);
-    assert_eq!(listed(&held.store, Some(Status::Open)).await, ["e1"]);
-    assert!(listed(&held.store, Some(Status::Closed)).await.is_empty());
+    assert_eq!(listed(&held.store, Some(CircuitStatus::Open)).await, ["e1"]);
+    assert!(listed(&held.store, Some(CircuitStatus::Closed)).await.is_empty());
 }
 
 #[tokio::test]

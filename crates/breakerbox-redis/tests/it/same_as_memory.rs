@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use breakerbox::store::{BucketDelta, Delta, MemoryStore, RunDelta, Store, Swap};
-use breakerbox::{Clock, Epoch, ManualClock, Record, State, Timestamp, Version};
+use breakerbox::{Clock, Epoch, ManualClock, State, Timestamp, Version};
 use breakerbox_redis::RedisStore;
 use breakerbox_testkit::servers::RedisServer;
 use proptest::prelude::*;
@@ -117,7 +117,12 @@ async fn compare(redis: &RedisStore, key: &str, steps: Vec<Step>) -> Result<(), 
             }
             Step::Swap { expected, version, epoch, closed, in_time, kept } => {
                 let state = if closed { State::Closed } else { State::Open };
-                let record = Record { epoch: Epoch(epoch), state, ..record(version) };
+                let record = {
+                    let mut record = record(version);
+                    record.epoch = Epoch(epoch);
+                    record.state = state;
+                    record
+                };
                 let not_after = Timestamp::from_micros(if in_time { u64::MAX } else { 1 });
                 let (expected, keep_for) = (expected.map(Version), kept.then_some(Duration::from_secs(600)));
                 let swap = Swap { key: key.into(), expected, record, not_after, keep_for };

@@ -10,7 +10,7 @@ use breakerbox::store::{
     Answer, BucketDelta, Changes, Delta, ListQuery, Merged, Page, RampReply, RampRequest, Readable, RunDelta,
     Store, StoreError, Swap, Swapped, Term,
 };
-use breakerbox::{Cause, Epoch, Mode, Nonce, Record, State, Timestamp, Version};
+use breakerbox::{Cause, Epoch, Nonce, Record, State, Timestamp, Version};
 use breakerbox_redis::RedisStore;
 use breakerbox_testkit::StoreWithServer;
 use breakerbox_testkit::servers::{RedisCluster, RedisServer};
@@ -132,23 +132,19 @@ pub(crate) fn delta(key: &str) -> Delta {
 /// Returns a record of an open circuit, with a typical size.
 pub(crate) fn record(version: u128) -> Record {
     let at = |seconds: u64| Some(Timestamp::from_micros(1_700_000_000_123_456 + seconds * 1_000_000));
-    Record {
-        state: State::Open,
-        epoch: Epoch(1_700_000_000_123_456),
-        version: Version(version),
-        opened_at: at(0),
-        retry_at: at(30),
-        trips: 2,
-        last_success: at(1),
-        failing_since: None,
-        lease: None,
-        probe_successes: 0,
-        mode: Mode::Automatic,
-        changed_at: Timestamp::from_micros(1_700_000_000_123_456),
-        cause: Some(Cause::ProbeFailed),
-        evidence: None,
-        tenant: Some("acme".into()),
-    }
+    let mut record = Record::fresh(
+        Epoch(1_700_000_000_123_456),
+        Version(version),
+        Timestamp::from_micros(1_700_000_000_123_456),
+    );
+    record.state = State::Open;
+    record.opened_at = at(0);
+    record.retry_at = at(30);
+    record.trips = 2;
+    record.last_success = at(1);
+    record.cause = Some(Cause::ProbeFailed);
+    record.tenant = Some("acme".into());
+    record
 }
 
 /// Returns a swap whose deadline has not passed and whose record does not expire.

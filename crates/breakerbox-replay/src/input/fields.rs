@@ -133,13 +133,11 @@ pub(super) struct SampleFields {
 
 impl SampleFields {
     pub(super) fn finish(self) -> Result<Sample, Fault> {
-        Ok(Sample {
-            successes: self.successes.ok_or_else(|| missing("successes"))?,
-            failures: self.failures.ok_or_else(|| missing("failures"))?,
-            latency_sum: self.latency_sum_ms.map(Duration::from_millis),
-            // Files contain only the totals of each tick.
-            ..Sample::default()
-        })
+        let successes = self.successes.ok_or_else(|| missing("successes"))?;
+        // Files contain only the totals of each tick.
+        let mut sample = Sample::new(successes, self.failures.ok_or_else(|| missing("failures"))?);
+        sample.latency_sum = self.latency_sum_ms.map(Duration::from_millis);
+        Ok(sample)
     }
 }
 

@@ -6,7 +6,7 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use breakerbox_core::Status;
+use breakerbox_core::CircuitStatus;
 
 use super::axis::Span;
 use crate::summary::readable;
@@ -94,10 +94,10 @@ fn description(tally: &Tally, span: Span) -> String {
 
 fn band(timeline: &Timeline, span: Span, output: &mut dyn Write) -> io::Result<()> {
     // Before its first transition a circuit is closed.
-    let closed = Stretch { from_ms: span.from, status: Some(Status::Closed), rule: None };
+    let closed = Stretch { from_ms: span.from, status: Some(CircuitStatus::Closed), rule: None };
     let begins: Vec<Stretch> = std::iter::once(closed).chain(timeline.stretches().iter().copied()).collect();
     // Probes are short and matter most: they are drawn last and, unless there are many, with a minimum width.
-    let half_open = |stretch: &Stretch| stretch.status == Some(Status::HalfOpen);
+    let half_open = |stretch: &Stretch| stretch.status == Some(CircuitStatus::HalfOpen);
     let widened = begins.iter().filter(|stretch| half_open(stretch)).count() <= MOST_WIDENED;
     let x = |at_ms| span.fraction(at_ms) * WIDTH;
     for probing in [false, true] {
@@ -110,7 +110,7 @@ fn band(timeline: &Timeline, span: Span, output: &mut dyn Write) -> io::Result<(
             writeln!(
                 output,
                 "<rect class=\"{}\" x=\"{left:.2}\" y=\"0\" width=\"{width:.2}\" height=\"{BAND}\"><title>{} {} for {}</title></rect>",
-                stretch.status.map_or("many", Status::name),
+                stretch.status.map_or("many", CircuitStatus::name),
                 state_label(stretch.status),
                 span.point(from),
                 readable(Duration::from_millis(to.saturating_sub(from))),
@@ -181,9 +181,9 @@ pub(super) const fn class(shown: Shown) -> &'static str {
 }
 
 /// Returns the name of a state, for people.
-pub(super) const fn state_label(status: Option<Status>) -> &'static str {
+pub(super) const fn state_label(status: Option<CircuitStatus>) -> &'static str {
     match status {
-        Some(Status::HalfOpen) => "half-open",
+        Some(CircuitStatus::HalfOpen) => "half-open",
         Some(status) => status.name(),
         None => "many changes",
     }

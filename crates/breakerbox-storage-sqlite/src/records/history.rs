@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use breakerbox_core::{Cause, Change, Epoch, Mode, Status, Timestamp, Totals};
+use breakerbox_core::{Cause, Change, CircuitStatus, Epoch, Mode, Timestamp, Totals};
 use breakerbox_model::objects::{CircuitOwner, PastChange};
 use breakerbox_storage::records::{ChangeFilter, Cursor, History, ObservedChange, Page, PageOf};
 use breakerbox_storage::{Directory, QueueError, RecordsError};
@@ -41,25 +41,29 @@ fn past_change(row: &Row<'_>) -> rusqlite::Result<PastChange> {
     let stored: StoredChange = serde_json::from_str(row.get_ref(3)?.as_str()?).map_err(unreadable)?;
     Ok(PastChange {
         key: row.get(0)?,
-        change: Change {
-            from: status(&stored.from),
-            to: status(&stored.to),
-            at: time(row.get(2)?),
-            epoch: Epoch(whole(row.get(1)?)),
-            cause: stored.cause,
-            retry_at: stored.retry_at,
-            trips: stored.trips,
-            last_success: stored.last_success,
-            failing_since: stored.failing_since,
-            evidence: stored.evidence,
-            mode: stored.mode,
+        change: {
+            let mut changed = Change::new(
+                status(&stored.from),
+                status(&stored.to),
+                time(row.get(2)?),
+                Epoch(whole(row.get(1)?)),
+                stored.cause,
+            );
+            changed.retry_at = stored.retry_at;
+            changed.trips = stored.trips;
+            changed.last_success = stored.last_success;
+            changed.failing_since = stored.failing_since;
+            changed.evidence = stored.evidence;
+            changed.mode = stored.mode;
+            changed
         },
     })
 }
 
-fn status(name: &str) -> Status {
-    let known = [Status::Closed, Status::Open, Status::HalfOpen, Status::Disabled];
-    known.into_iter().find(|status| status.name() == name).unwrap_or(Status::Closed)
+fn status(name: &str) -> CircuitStatus {
+    let known =
+        [CircuitStatus::Closed, CircuitStatus::Open, CircuitStatus::HalfOpen, CircuitStatus::Disabled];
+    known.into_iter().find(|status| status.name() == name).unwrap_or(CircuitStatus::Closed)
 }
 
 /// Scans one index, reads a bounded number of rows, and returns the matches and the position at which the scan

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use breakerbox_core::{Status, Timestamp};
+use breakerbox_core::{CircuitStatus, Timestamp};
 use breakerbox_model::notifications::{Notification, OutageStep};
 use breakerbox_model::objects::{PastChange, TenantId};
 
@@ -43,7 +43,7 @@ pub struct ChangeFilter {
     /// Matches only changes before this time.
     pub until: Option<Timestamp>,
     /// Matches only changes into this state.
-    pub to: Option<Status>,
+    pub to: Option<CircuitStatus>,
 }
 
 /// Operations on the history of circuits.

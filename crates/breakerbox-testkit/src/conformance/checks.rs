@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox::store::{ListQuery, StoreEvent};
-use breakerbox::{Nonce, Status};
+use breakerbox::{CircuitStatus, Nonce};
 
 use super::{AnyStore, at_once, put, read, record, unique, unique_key};
 
@@ -13,7 +13,7 @@ pub async fn a_write_check_changes_nothing(store: AnyStore) {
     let tenant = unique("checked");
     let key = unique_key(&format!("{tenant} e1"));
     let mut changes = store.changes();
-    put(&store, &key, None, record(Status::Open, 5, 1)).await;
+    put(&store, &key, None, record(CircuitStatus::Open, 5, 1)).await;
     let term =
         store.lead(&tenant, Nonce(1), Duration::from_secs(600)).await.expect("the store answers").value;
     at_once(10, |_| {
@@ -25,7 +25,7 @@ pub async fn a_write_check_changes_nothing(store: AnyStore) {
         }
     })
     .await;
-    assert_eq!(read(&store, &key).await, Some(record(Status::Open, 5, 1)));
+    assert_eq!(read(&store, &key).await, Some(record(CircuitStatus::Open, 5, 1)));
     let query = ListQuery { prefix: tenant.clone(), ..ListQuery::default() };
     let mut listed = Vec::new();
     let mut after = None;
@@ -37,11 +37,11 @@ pub async fn a_write_check_changes_nothing(store: AnyStore) {
             break;
         }
     }
-    assert_eq!(listed, [(Arc::clone(&key), record(Status::Open, 5, 1))]);
+    assert_eq!(listed, [(Arc::clone(&key), record(CircuitStatus::Open, 5, 1))]);
     let other = store.lead(&tenant, Nonce(2), Duration::from_secs(1)).await.expect("the store answers").value;
     assert_eq!((other.leads, other.ends_at), (false, term.ends_at));
     // Ignores events about the circuits of other checks.
-    put(&store, &key, Some(1), record(Status::Closed, 6, 2)).await;
+    put(&store, &key, Some(1), record(CircuitStatus::Closed, 6, 2)).await;
     let mut versions = Vec::new();
     while versions.last() != Some(&2) {
         let event =

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use breakerbox::Status;
+use breakerbox::CircuitStatus;
 use breakerbox::store::{ListQuery, StoreEvent};
 
 use super::{AnyStore, WAIT_LIMIT, put, record, unique};
@@ -36,7 +36,7 @@ pub async fn pages_hold_every_circuit_once(store: AnyStore) {
     let prefix = unique("pages ");
     let names: BTreeSet<_> = (0..100).map(|n| format!("e{n}")).collect();
     for name in &names {
-        put(&store, &format!("{prefix}{name}").into(), None, record(Status::Open, 5, 1)).await;
+        put(&store, &format!("{prefix}{name}").into(), None, record(CircuitStatus::Open, 5, 1)).await;
     }
     for limit in [1, 7, 100, 101, 1_000] {
         let found = keys(&store, &under(&prefix, limit)).await;
@@ -49,7 +49,8 @@ pub async fn pages_hold_every_circuit_once(store: AnyStore) {
 pub async fn circuits_are_found_by_state(store: AnyStore) {
     let prefix = unique("states ");
     let key: Arc<str> = format!("{prefix}e1").into();
-    let states = [Status::Open, Status::HalfOpen, Status::Closed, Status::Disabled];
+    let states =
+        [CircuitStatus::Open, CircuitStatus::HalfOpen, CircuitStatus::Closed, CircuitStatus::Disabled];
     let mut version = None;
     for (n, status) in (1..).zip(states) {
         put(&store, &key, version, record(status, n, n.into())).await;
@@ -67,7 +68,7 @@ pub async fn circuits_are_found_by_tenant(store: AnyStore) {
     let unique = unique("tenants");
     for tenant in ["a", "ab", "a*", "a_", "a%"] {
         let key = format!("{unique}{tenant} https://example.com");
-        put(&store, &key.into(), None, record(Status::Open, 5, 1)).await;
+        put(&store, &key.into(), None, record(CircuitStatus::Open, 5, 1)).await;
     }
     for (tenant, count) in [("a ", 1), ("ab ", 1), ("a* ", 1), ("a_ ", 1), ("a% ", 1), ("a", 5), ("c", 0)] {
         let found = keys(&store, &under(&format!("{unique}{tenant}"), 10)).await;
@@ -81,7 +82,8 @@ pub async fn a_swap_is_heard_by_everybody(store: AnyStore) {
     let key: Arc<str> = unique("heard").into();
     let mut listeners = [store.changes(), store.changes()];
     for n in 1..=10_u32 {
-        put(&store, &key, (n > 1).then(|| (n - 1).into()), record(Status::Open, n.into(), n.into())).await;
+        put(&store, &key, (n > 1).then(|| (n - 1).into()), record(CircuitStatus::Open, n.into(), n.into()))
+            .await;
     }
     for listener in &mut listeners {
         let last = async {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox::store::{BucketDelta, Delta, Merged, RunDelta, Swap};
-use breakerbox::{Epoch, FailureRun, Record, Status, Totals};
+use breakerbox::{CircuitStatus, Epoch, FailureRun, Totals};
 
 use super::{AnyStore, at_once, put, record, swap, unique_key, won};
 
@@ -82,12 +82,14 @@ pub async fn counts_of_many_processes_add_up(store: AnyStore) {
     let mut again = delta(&key, bucket);
     again.last_success = None;
     again.run = None;
-    let expected = Totals {
-        successes: 6,
-        failures: 4,
-        slow: 2,
-        latency_sum: Duration::from_micros(3_000_002),
-        failure_run: first.totals.failure_run,
+    let expected = {
+        let mut built = Totals::default();
+        built.successes = 6;
+        built.failures = 4;
+        built.slow = 2;
+        built.latency_sum = Duration::from_micros(3_000_002);
+        built.failure_run = first.totals.failure_run;
+        built
     };
     assert_eq!(merge(&store, again).await.totals, expected);
 }
@@ -95,7 +97,7 @@ pub async fn counts_of_many_processes_add_up(store: AnyStore) {
 /// Counts from an old epoch are late, and are not added to the counts of the current epoch.
 pub async fn counts_of_another_epoch_are_late(store: AnyStore) {
     let key = unique_key("epochs");
-    put(&store, &key, None, record(Status::Closed, 7, 1)).await;
+    put(&store, &key, None, record(CircuitStatus::Closed, 7, 1)).await;
     for (epoch, late) in [(0, true), (6, true), (7, false), (8, true)] {
         let merged = merge(&store, Delta { epoch: Epoch(epoch), ..delta(&key, failures(2)) }).await;
         assert_eq!(merged.late, late, "epoch {epoch}");
@@ -216,11 +218,11 @@ pub async fn a_late_run_that_began_before_the_latest_success_adds_nothing(store:
 pub async fn a_new_epoch_drops_the_run_of_failures(store: AnyStore) {
     let key = unique_key("dropped-runs");
     merge(&store, only_run(&key, 4, HOUR * 8, HOUR * 2)).await;
-    put(&store, &key, None, record(Status::Open, 5, 1)).await;
+    put(&store, &key, None, record(CircuitStatus::Open, 5, 1)).await;
     let of = |epoch, delta: Delta| Delta { epoch: Epoch(epoch), ..delta };
     assert_eq!(merge(&store, of(5, nothing(&key))).await.totals.failure_run, 0);
     assert_eq!(merge(&store, of(5, only_run(&key, 2, HOUR, HOUR))).await.totals.failure_run, 2);
-    put(&store, &key, Some(1), record(Status::HalfOpen, 5, 2)).await;
+    put(&store, &key, Some(1), record(CircuitStatus::HalfOpen, 5, 2)).await;
     assert_eq!(merge(&store, of(5, nothing(&key))).await.totals.failure_run, 2, "the same epoch keeps it");
     // A run of an old epoch is late.
     assert!(merge(&store, only_run(&key, 4, HOUR * 8, HOUR * 2)).await.late);
@@ -231,7 +233,7 @@ pub async fn a_new_epoch_drops_the_run_of_failures(store: AnyStore) {
 pub async fn a_run_of_failures_is_kept_when_idle(store: AnyStore) {
     let brief = Duration::from_millis(500);
     let (pristine, recorded) = (unique_key("kept-runs"), unique_key("kept-records"));
-    let closed = swap(&recorded, None, record(Status::Closed, 5, 1));
+    let closed = swap(&recorded, None, record(CircuitStatus::Closed, 5, 1));
     won(&store.swap_if(&Swap { keep_for: Some(brief), ..closed }).await.expect("the store answers").value);
     let of =
         |epoch, key| Delta { epoch: Epoch(epoch), keep_for: brief, ..only_run(key, 3, HOUR * 8, HOUR * 2) };
@@ -239,7 +241,7 @@ pub async fn a_run_of_failures_is_kept_when_idle(store: AnyStore) {
         assert!(!merge(&store, of(epoch, key)).await.late);
     }
     // A swap within the epoch does not shorten it.
-    let again = swap(&recorded, Some(1), record(Status::Closed, 5, 2));
+    let again = swap(&recorded, Some(1), record(CircuitStatus::Closed, 5, 2));
     won(&store.swap_if(&Swap { keep_for: Some(brief), ..again }).await.expect("the store answers").value);
     tokio::time::sleep(brief * 3).await;
     assert_eq!(run(&store, &pristine).await, 3);
@@ -296,7 +298,12 @@ pub async fn what_the_record_knows_of_outcomes_is_answered_too(store: AnyStore) 
     let key = unique_key("recorded");
     let now = store.read(&[]).await.expect("the store answers").now;
     let ago = |secs: u64| Some(now.before(seconds(secs)));
-    let open = Record { last_success: ago(90), failing_since: ago(80), ..record(Status::Open, 7, 1) };
+    let open = {
+        let mut record = record(CircuitStatus::Open, 7, 1);
+        record.last_success = ago(90);
+        record.failing_since = ago(80);
+        record
+    };
     put(&store, &key, None, open).await;
     let merge_bucket =
         async |bucket| merge(&store, Delta { epoch: Epoch(7), ..delta(&key, bucket) }).await.latest;
@@ -327,14 +334,14 @@ pub async fn merges_at_once_lose_nothing(store: AnyStore) {
 pub async fn a_new_epoch_begins_with_an_empty_window(store: AnyStore) {
     let key = unique_key("empties");
     merge(&store, delta(&key, failures(3))).await;
-    put(&store, &key, None, record(Status::Open, 5, 1)).await;
+    put(&store, &key, None, record(CircuitStatus::Open, 5, 1)).await;
     let of = |epoch| Delta { epoch: Epoch(epoch), ..delta(&key, failures(1)) };
     let merged = merge(&store, of(5)).await;
     assert_eq!((merged.totals.failures, merged.totals.failure_run), (1, 1), "the old counts are gone");
-    let same_epoch = swap(&key, Some(1), record(Status::HalfOpen, 5, 2));
+    let same_epoch = swap(&key, Some(1), record(CircuitStatus::HalfOpen, 5, 2));
     won(&store.swap_if(&same_epoch).await.expect("the store answers").value);
     assert_eq!(merge(&store, of(5)).await.totals.failures, 2, "the same epoch keeps them");
-    put(&store, &key, Some(2), record(Status::Closed, 6, 3)).await;
+    put(&store, &key, Some(2), record(CircuitStatus::Closed, 6, 3)).await;
     let merged = merge(&store, of(6)).await;
     assert_eq!((merged.totals.failures, merged.totals.failure_run), (1, 1));
 }

@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use breakerbox::store::{Store, Swap, Swapped};
-use breakerbox::{Epoch, Mode, Record, State, Status, Timestamp, Version};
+use breakerbox::{CircuitStatus, Epoch, Mode, Record, State, Timestamp, Version};
 
 pub use self::checks::*;
 pub use self::lists::*;
@@ -123,31 +123,18 @@ fn unique_key(name: &str) -> Arc<str> {
 }
 
 /// Returns a record for a circuit in this state.
-fn record(status: Status, epoch: u64, version: u128) -> Record {
+fn record(status: CircuitStatus, epoch: u64, version: u128) -> Record {
     let by = || breakerbox::Attribution::new("ops", "a check").expect("short");
     let (state, mode) = match status {
-        Status::Open => (State::Open, Mode::Automatic),
-        Status::HalfOpen => (State::HalfOpen, Mode::Automatic),
-        Status::Disabled => (State::Open, Mode::Disabled(by())),
+        CircuitStatus::Open => (State::Open, Mode::Automatic),
+        CircuitStatus::HalfOpen => (State::HalfOpen, Mode::Automatic),
+        CircuitStatus::Disabled => (State::Open, Mode::Disabled(by())),
         _ => (State::Closed, Mode::Automatic),
     };
-    Record {
-        state,
-        epoch: Epoch(epoch),
-        version: Version(version),
-        opened_at: None,
-        retry_at: None,
-        trips: 0,
-        last_success: None,
-        failing_since: None,
-        lease: None,
-        probe_successes: 0,
-        mode,
-        changed_at: Timestamp::from_micros(epoch),
-        cause: None,
-        evidence: None,
-        tenant: None,
-    }
+    let mut record = Record::fresh(Epoch(epoch), Version(version), Timestamp::from_micros(epoch));
+    record.state = state;
+    record.mode = mode;
+    record
 }
 
 /// Returns a swap whose deadline has not passed and whose record does not expire.

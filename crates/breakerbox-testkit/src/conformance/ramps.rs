@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use breakerbox::store::{RampReply, RampRequest, RampState, RampStep, RampView, ReleasedSlot};
-use breakerbox::{Epoch, Nonce, Status, Timestamp};
+use breakerbox::{CircuitStatus, Epoch, Nonce, Timestamp};
 
 use super::{AnyStore, WAIT_LIMIT, at_once, put, record, unique_key};
 
@@ -60,7 +60,7 @@ const fn brief(view: &RampView) -> (u32, u32, u32) {
 /// Creates a closed circuit with epoch 5, and returns its key.
 async fn closed(store: &AnyStore, name: &str) -> Arc<str> {
     let key = unique_key(name);
-    put(store, &key, None, record(Status::Closed, 5, 1)).await;
+    put(store, &key, None, record(CircuitStatus::Closed, 5, 1)).await;
     key
 }
 
@@ -167,10 +167,10 @@ pub async fn a_ramp_belongs_to_an_epoch(store: AnyStore) {
     assert_eq!(done(send(&store, &take(&key, [1])).await).taken, 1);
     send(&store, &replace(&key, 0, Some(8))).await;
     // A new version in the same epoch: the ramp stays.
-    put(&store, &key, Some(1), record(Status::Closed, 5, 2)).await;
+    put(&store, &key, Some(1), record(CircuitStatus::Closed, 5, 2)).await;
     let view = done(send(&store, &request(&key)).await);
     assert_eq!((view.state.step, view.in_flight), (1, 1));
-    put(&store, &key, Some(2), record(Status::Open, 6, 3)).await;
+    put(&store, &key, Some(2), record(CircuitStatus::Open, 6, 3)).await;
     let late = RampRequest { give: give(&key, 1, true).give, ..take(&key, [2]) };
     assert_eq!(send(&store, &late).await, RampReply::Late);
     let new = RampRequest { epoch: Epoch(6), ..take(&key, [2, 3]) };

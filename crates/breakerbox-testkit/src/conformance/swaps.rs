@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use breakerbox::store::{StoreEvent, Swap, Swapped};
 use breakerbox::{
-    Attribution, Cause, Lease, Mode, Nonce, OverrideCommand, Record, State, Status, Timestamp, Totals,
-    Version,
+    Attribution, Cause, CircuitStatus, Lease, Mode, Nonce, OverrideCommand, State, Timestamp, Totals, Version,
 };
 
 use super::{AnyStore, WAIT_LIMIT, at_once, put, read, record, swap, unique_key, won};
@@ -19,12 +18,12 @@ async fn swap_if(store: &AnyStore, swap: &Swap) -> Swapped {
 /// can't replace a record that it has not read.
 pub async fn the_first_record_needs_that_there_is_none(store: AnyStore) {
     let key = unique_key("first");
-    let first = record(Status::Open, 5, 1);
+    let first = record(CircuitStatus::Open, 5, 1);
     assert_eq!(read(&store, &key).await, None);
     let answer = swap_if(&store, &swap(&key, Some(9), first.clone())).await;
     assert_eq!(answer, Swapped::Lost(None), "there is nothing to replace");
     put(&store, &key, None, first.clone()).await;
-    let answer = swap_if(&store, &swap(&key, None, record(Status::Closed, 6, 2))).await;
+    let answer = swap_if(&store, &swap(&key, None, record(CircuitStatus::Closed, 6, 2))).await;
     assert_eq!(answer, Swapped::Lost(Some(first)));
 }
 
@@ -42,27 +41,34 @@ pub async fn a_record_comes_back_whole(store: AnyStore) {
     let latest = Timestamp::from_micros(1 << 53);
     let mut version = None;
     for (n, mode) in (1..).zip(modes) {
-        let full = Record {
-            state: State::HalfOpen,
-            opened_at: Some(Timestamp::from_micros(1)),
-            retry_at: Some(latest),
-            trips: u32::MAX,
-            last_success: Some(Timestamp::from_micros(1_700_000_000_123_456)),
-            failing_since: Some(Timestamp::from_micros(1_700_000_000_123_457)),
-            lease: Some(Lease { nonce: Nonce(u128::MAX), expires_at: latest }),
-            probe_successes: 3,
-            mode,
-            changed_at: Timestamp::from_micros(1_700_000_000_123_457),
-            cause: Some(Cause::Override { command: OverrideCommand::ForceOpen, by: by.clone() }),
-            evidence: Some(Arc::new(Totals { successes: n, failures: u64::MAX, ..Totals::default() })),
-            tenant: Some("acme".into()),
-            ..record(Status::HalfOpen, 1_700_000_000_123_457 + n, u128::MAX - u128::from(n))
+        let full = {
+            let mut record =
+                record(CircuitStatus::HalfOpen, 1_700_000_000_123_457 + n, u128::MAX - u128::from(n));
+            record.state = State::HalfOpen;
+            record.opened_at = Some(Timestamp::from_micros(1));
+            record.retry_at = Some(latest);
+            record.trips = u32::MAX;
+            record.last_success = Some(Timestamp::from_micros(1_700_000_000_123_456));
+            record.failing_since = Some(Timestamp::from_micros(1_700_000_000_123_457));
+            record.lease = Some(Lease { nonce: Nonce(u128::MAX), expires_at: latest });
+            record.probe_successes = 3;
+            record.mode = mode;
+            record.changed_at = Timestamp::from_micros(1_700_000_000_123_457);
+            record.cause = Some(Cause::Override { command: OverrideCommand::ForceOpen, by: by.clone() });
+            record.evidence = Some(Arc::new({
+                let mut totals = Totals::default();
+                totals.successes = n;
+                totals.failures = u64::MAX;
+                totals
+            }));
+            record.tenant = Some("acme".into());
+            record
         };
         put(&store, &key, version, full.clone()).await;
         assert_eq!(read(&store, &key).await, Some(full.clone()));
         version = Some(full.version.0);
     }
-    let bare = record(Status::Closed, 1_800_000_000_000_000, 0);
+    let bare = record(CircuitStatus::Closed, 1_800_000_000_000_000, 0);
     put(&store, &key, version, bare.clone()).await;
     assert_eq!(read(&store, &key).await, Some(bare), "and what was there is gone");
 }
@@ -70,11 +76,11 @@ pub async fn a_record_comes_back_whole(store: AnyStore) {
 /// A swap replaces only the newest version of a record.
 pub async fn a_swap_needs_the_version_that_is_there(store: AnyStore) {
     let key = unique_key("versions");
-    put(&store, &key, None, record(Status::Open, 5, 1)).await;
-    let second = record(Status::HalfOpen, 6, 2);
+    put(&store, &key, None, record(CircuitStatus::Open, 5, 1)).await;
+    let second = record(CircuitStatus::HalfOpen, 6, 2);
     put(&store, &key, Some(1), second.clone()).await;
     for stale in [None, Some(1), Some(3)] {
-        let answer = swap_if(&store, &swap(&key, stale, record(Status::Closed, 7, 4))).await;
+        let answer = swap_if(&store, &swap(&key, stale, record(CircuitStatus::Closed, 7, 4))).await;
         assert_eq!(answer, Swapped::Lost(Some(second.clone())), "expecting {stale:?}");
     }
     assert_eq!(read(&store, &key).await, Some(second));
@@ -85,25 +91,25 @@ pub async fn a_swap_after_its_deadline_writes_nothing(store: AnyStore) {
     let key = unique_key("deadlines");
     let now = store.read(&[]).await.expect("the store answers").now;
     let past = Timestamp::from_micros(now.as_micros() - 1);
-    let late = Swap { not_after: past, ..swap(&key, None, record(Status::Open, 5, 1)) };
+    let late = Swap { not_after: past, ..swap(&key, None, record(CircuitStatus::Open, 5, 1)) };
     assert_eq!(swap_if(&store, &late).await, Swapped::TooLate(None));
     assert_eq!(read(&store, &key).await, None);
     let in_time = Swap { not_after: now + Duration::from_secs(60), ..late };
     won(&swap_if(&store, &in_time).await);
-    let late = Swap { not_after: past, ..swap(&key, Some(1), record(Status::Closed, 6, 2)) };
+    let late = Swap { not_after: past, ..swap(&key, Some(1), record(CircuitStatus::Closed, 6, 2)) };
     assert_eq!(swap_if(&store, &late).await, Swapped::TooLate(Some(in_time.record)));
 }
 
 /// A transition happens exactly once, however many processes detect that it is due.
 pub async fn of_swaps_at_once_one_wins_and_all_see_it(store: AnyStore) {
     let key = unique_key("race");
-    put(&store, &key, None, record(Status::Open, 5, 0)).await;
+    put(&store, &key, None, record(CircuitStatus::Open, 5, 0)).await;
     for round in 0..20_u64 {
         let before = read(&store, &key).await.expect("it is there").version;
         let answers = at_once(50, |n| {
             let (store, key) = (Arc::clone(&store), Arc::clone(&key));
             async move {
-                let mine = record(Status::Open, 6 + round, u128::from((round + 1) * 1_000 + n));
+                let mine = record(CircuitStatus::Open, 6 + round, u128::from((round + 1) * 1_000 + n));
                 let answer = swap_if(&store, &swap(&key, Some(before.0), mine.clone())).await;
                 (mine, answer, read(&store, &key).await)
             }
@@ -125,7 +131,7 @@ pub async fn of_first_records_at_once_one_wins(store: AnyStore) {
         let key = unique_key("first race");
         let answers = at_once(50, |n| {
             let (store, key) = (Arc::clone(&store), Arc::clone(&key));
-            async move { swap_if(&store, &swap(&key, None, record(Status::Open, 5, n.into()))).await }
+            async move { swap_if(&store, &swap(&key, None, record(CircuitStatus::Open, 5, n.into()))).await }
         })
         .await;
         assert_eq!(answers.iter().filter(|answer| **answer == Swapped::Won).count(), 1);
@@ -137,7 +143,7 @@ pub async fn of_many_swaps_each_stands_for_itself(store: AnyStore) {
     let answer = store.swap_all(&[]).await.expect("the store answers");
     assert_eq!(answer.value, [], "none at all");
     let keys: Vec<_> = (0..300).rev().map(|n| unique_key(&format!("many-{n}"))).collect();
-    let there = record(Status::Open, 5, 1);
+    let there = record(CircuitStatus::Open, 5, 1);
     for key in keys.iter().step_by(3) {
         put(&store, key, None, there.clone()).await;
     }
@@ -146,7 +152,7 @@ pub async fn of_many_swaps_each_stands_for_itself(store: AnyStore) {
         .iter()
         .enumerate()
         .map(|(n, key)| {
-            let new = record(Status::Closed, 6, 2 + n as u128);
+            let new = record(CircuitStatus::Closed, 6, 2 + n as u128);
             let swap = swap(key, None, new);
             if n % 3 == 2 { Swap { not_after: past, ..swap } } else { swap }
         })
@@ -182,12 +188,20 @@ pub async fn of_many_swaps_each_stands_for_itself(store: AnyStore) {
 pub async fn an_idle_record_goes_and_one_to_keep_stays(store: AnyStore) {
     let (goes, stays) = (unique_key("goes"), unique_key("stays"));
     let brief = Some(Duration::from_millis(1));
-    won(&swap_if(&store, &Swap { keep_for: brief, ..swap(&goes, None, record(Status::Closed, 5, 1)) }).await);
-    won(&swap_if(&store, &Swap { keep_for: brief, ..swap(&stays, None, record(Status::Closed, 5, 1)) }).await);
+    won(&swap_if(
+        &store,
+        &Swap { keep_for: brief, ..swap(&goes, None, record(CircuitStatus::Closed, 5, 1)) },
+    )
+    .await);
+    won(&swap_if(
+        &store,
+        &Swap { keep_for: brief, ..swap(&stays, None, record(CircuitStatus::Closed, 5, 1)) },
+    )
+    .await);
     // The second record becomes one that must be kept, unless it has already expired.
-    let reason = swap(&stays, Some(1), record(Status::Open, 6, 2));
+    let reason = swap(&stays, Some(1), record(CircuitStatus::Open, 6, 2));
     if swap_if(&store, &reason).await != Swapped::Won {
-        put(&store, &stays, None, record(Status::Open, 6, 2)).await;
+        put(&store, &stays, None, record(CircuitStatus::Open, 6, 2)).await;
     }
     let limit = std::time::Instant::now() + WAIT_LIMIT;
     while read(&store, &goes).await.is_some() {

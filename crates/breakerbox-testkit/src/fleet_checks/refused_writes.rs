@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use breakerbox::store::Store;
-use breakerbox::{Breakerbox, Circuit, Policy, Status, StoreHealth};
+use breakerbox::{Breakerbox, Circuit, CircuitStatus, Policy, StoreHealth};
 use tokio::time::Instant;
 
 use super::{KEY, until};
@@ -56,10 +56,10 @@ impl Process {
         for n in 0..FAILURES {
             let _ = fleet[n % fleet.len()].circuit.call(async { Err::<(), _>("down") }).await;
         }
-        until("all are open", async || Self::all_are(fleet, Status::Open)).await;
+        until("all are open", async || Self::all_are(fleet, CircuitStatus::Open)).await;
     }
 
-    fn all_are(fleet: &[Self], status: Status) -> bool {
+    fn all_are(fleet: &[Self], status: CircuitStatus) -> bool {
         fleet.iter().all(|process| process.circuit.status() == status)
     }
 }
@@ -102,14 +102,14 @@ pub async fn outlasts_refused_writes<S: Store>(
         for process in &fleet {
             let _ = process.circuit.call(async { Ok::<_, ()>(()) }).await;
         }
-        Process::all_are(&fleet, Status::Closed)
+        Process::all_are(&fleet, CircuitStatus::Closed)
     })
     .await;
     let stored = async || {
         let answer = store.read(&[KEY.into()]).await.ok()?.all().ok()?;
         Some(answer.value[0].as_ref()?.status())
     };
-    assert_eq!(stored().await, Some(Status::Open), "nothing could be written");
+    assert_eq!(stored().await, Some(CircuitStatus::Open), "nothing could be written");
     for process in &fleet {
         assert_eq!(process.health().len(), 1, "lost once, and not back and forth");
     }
@@ -119,7 +119,7 @@ pub async fn outlasts_refused_writes<S: Store>(
         fleet.iter().all(|process| process.health().last() == Some(&StoreHealth::Connected))
     })
     .await;
-    until("the store has the decisions", async || stored().await == Some(Status::Closed)).await;
-    assert!(Process::all_are(&fleet, Status::Closed));
+    until("the store has the decisions", async || stored().await == Some(CircuitStatus::Closed)).await;
+    assert!(Process::all_are(&fleet, CircuitStatus::Closed));
     assert!(fleet.iter().all(|process| process.health().len() == 2));
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use breakerbox::Status;
+use breakerbox::CircuitStatus;
 use rand::RngExt;
 use rand::rngs::SmallRng;
 
@@ -54,8 +54,8 @@ impl ProbeEnd {
     /// closed or reopened. If the probe's result is late, its outcome and the wave in which it arrives are
     /// random.
     pub(super) fn waves(self, chance: &mut SmallRng) -> Vec<Plan> {
+        use CircuitStatus::{Closed, HalfOpen, Open};
         use Moment::{CoolOffEnds, LeaseEnds, LeaseNearlyEnds, Now};
-        use Status::{Closed, HalfOpen, Open};
         let probing = Plan::probes(CoolOffEnds, self, HalfOpen);
         match self {
             Self::Succeeds => vec![Plan::probes(CoolOffEnds, self, Closed), Plan::none(Now, Closed)],
@@ -110,15 +110,15 @@ pub(super) struct Plan {
     /// The late result of an earlier wave's probe, which arrives in this wave.
     pub(super) late: Option<Late>,
     /// The state of the circuit after the wave.
-    pub(super) then: Status,
+    pub(super) then: CircuitStatus,
 }
 
 impl Plan {
-    const fn probes(at: Moment, probe_end: ProbeEnd, then: Status) -> Self {
+    const fn probes(at: Moment, probe_end: ProbeEnd, then: CircuitStatus) -> Self {
         Self { at, probe: Some(probe_end), late: None, then }
     }
 
-    const fn none(at: Moment, then: Status) -> Self {
+    const fn none(at: Moment, then: CircuitStatus) -> Self {
         Self { at, probe: None, late: None, then }
     }
 }

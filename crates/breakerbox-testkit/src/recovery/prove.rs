@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use breakerbox::{Breakerbox, Circuit, Clock, ManualClock, Policy, Status, Timestamp};
+use breakerbox::{Breakerbox, Circuit, CircuitStatus, Clock, ManualClock, Policy, Timestamp};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
@@ -73,7 +73,7 @@ impl Rounds {
             .policy(policy.expect("all numbers are in their ranges"))
             .clock(clock.clone())
             .observer(move |changed| {
-                seen.fetch_add(u64::from(changed.change.to == Status::HalfOpen), Ordering::SeqCst);
+                seen.fetch_add(u64::from(changed.change.to == CircuitStatus::HalfOpen), Ordering::SeqCst);
             })
             .build();
         let circuit = breakers.circuit("e1").expect("a short key");

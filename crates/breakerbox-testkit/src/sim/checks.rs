@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use breakerbox::{Mode, OnStoreLoss, Record, State, Status};
+use breakerbox::{CircuitStatus, Mode, OnStoreLoss, Record, State};
 
 use super::caller::epoch_of;
 use super::history::{Counts, Invariant};
@@ -23,7 +23,7 @@ impl Run {
         };
         for (key, there) in records.iter().enumerate().filter(|_| must_be_closed) {
             if let Some(there) =
-                there.as_ref().filter(|there| there.status() != Status::Closed && !is_disabled(there))
+                there.as_ref().filter(|there| there.status() != CircuitStatus::Closed && !is_disabled(there))
             {
                 let what = format!("e{key} is well, and its circuit {there:?}");
                 self.world.write(|history| history.violate(closes, at, what));
@@ -37,7 +37,7 @@ impl Run {
                     let what = format!("{:?}, e{key}: {wrong}", worker.who);
                     self.world.write(|history| history.violate(Invariant::AllAgree, at, what));
                 }
-                if must_be_closed && here.status() != Status::Closed && !is_disabled(&here) {
+                if must_be_closed && here.status() != CircuitStatus::Closed && !is_disabled(&here) {
                     let what = format!("{:?}, e{key} is well, and its circuit {:?}", worker.who, here);
                     self.world.write(|history| history.violate(closes, at, what));
                 }
@@ -51,7 +51,7 @@ impl Run {
         let changes = &history.keys[key].epoch_changes;
         let known = changes.iter().rfind(|(since, _)| *since <= long_ago).map_or(0, |(_, epoch)| *epoch);
         let has_lived = here.cause.is_some();
-        let has_expired = there.is_none() && here.status() == Status::Closed;
+        let has_expired = there.is_none() && here.status() == CircuitStatus::Closed;
         if known > 0 && !has_expired && (!has_lived || here.epoch.0 < known) {
             return Some(format!("knows epoch {} only, and {known} is older than the bound", here.epoch.0));
         }
@@ -69,7 +69,7 @@ impl Run {
             Some(there) if here.epoch == there.epoch && here.status() != there.status() => {
                 Some(format!("is {}, and the store {}", here.status(), there.status()))
             }
-            None if here.status() != Status::Closed => {
+            None if here.status() != CircuitStatus::Closed => {
                 Some(format!("is {}, and the store knows nothing", here.status()))
             }
             _ => None,
@@ -118,7 +118,7 @@ impl Run {
             let decides_alone = scenario.workers[worker.who.worker].on_loss == OnStoreLoss::Local;
             for (key, circuit) in worker.circuits.iter().enumerate().filter(|_| decides_alone) {
                 let here = circuit.record();
-                if here.status() != Status::Closed {
+                if here.status() != CircuitStatus::Closed {
                     let what = format!("{:?}, e{key} is well, and its circuit {here:?}", worker.who);
                     self.world.write(|history| history.violate(Invariant::RecoversWithoutWrites, at, what));
                 }

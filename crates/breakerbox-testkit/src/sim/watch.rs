@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use breakerbox::{Cause, CircuitChange, Mode, Record, Refusal, State, Status, StoreHealth};
+use breakerbox::{Cause, CircuitChange, CircuitStatus, Mode, Record, Refusal, State, StoreHealth};
 
 use super::history::{History, Invariant, WorkerLife};
 use super::scenario::Scenario;
@@ -14,7 +14,7 @@ const RACES: u64 = 3;
 /// The changes to one circuit that one worker's observer received.
 #[derive(Clone, Default)]
 pub(super) struct Observed {
-    status: Option<Status>,
+    status: Option<CircuitStatus>,
     mode: Option<Mode>,
     /// The latest epoch in a change that the observer received.
     heard_epoch: u64,
@@ -66,7 +66,7 @@ impl History {
     /// Checks that a worker's observer has received the current state of the worker's circuit.
     pub(super) fn compare_observed(&mut self, who: WorkerLife, key: usize, here: &Record, at: Duration) {
         let observed = self.observed.entry((who, key)).or_default();
-        let event = observed.status.unwrap_or(Status::Closed);
+        let event = observed.status.unwrap_or(CircuitStatus::Closed);
         let epoch = here.cause.as_ref().map_or(0, |_| here.epoch.0);
         let before = observed.epoch;
         observed.epoch = before.max(epoch);

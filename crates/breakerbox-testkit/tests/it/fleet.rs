@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use breakerbox::store::{ListQuery, Store};
 use breakerbox::{
-    Attribution, Breakerbox, Builder, CallError, Consistency, OverrideCommand, Refusal, Status, StoredKeys,
+    Attribution, Breakerbox, BreakerboxBuilder, CallError, CircuitStatus, Consistency, OverrideCommand,
+    Refusal, StoredKeys,
 };
 use breakerbox_testkit::faults::{Fault, FaultyStore};
 use tokio::time::{Instant, sleep};
@@ -27,10 +28,10 @@ async fn a_trip_is_everybodys_and_so_is_the_recovery() {
     }
     sleep(Duration::from_secs(30)).await;
     fleet.processes[2].succeed().await.unwrap();
-    fleet.all_become(Status::Closed, ms(100)).await;
+    fleet.all_become(CircuitStatus::Closed, ms(100)).await;
     for process in &fleet.processes {
         assert_eq!(process.breakers.counts().late_results, 0);
-        assert_eq!(process.observed(), [Status::Open, Status::HalfOpen, Status::Closed]);
+        assert_eq!(process.observed(), [CircuitStatus::Open, CircuitStatus::HalfOpen, CircuitStatus::Closed]);
     }
 }
 
@@ -39,10 +40,10 @@ async fn a_trip_is_everybodys_and_so_is_the_recovery() {
 async fn keys_can_be_kept_out_of_the_store() {
     for consistency in [Consistency::LocalFirst, Consistency::Strict] {
         let settings = match consistency {
-            Consistency::Strict => {
-                |builder: Builder| builder.stored_keys(StoredKeys::Hashed).consistency(Consistency::Strict)
-            }
-            _ => |builder: Builder| builder.stored_keys(StoredKeys::Hashed),
+            Consistency::Strict => |builder: BreakerboxBuilder| {
+                builder.stored_keys(StoredKeys::Hashed).consistency(Consistency::Strict)
+            },
+            _ => |builder: BreakerboxBuilder| builder.stored_keys(StoredKeys::Hashed),
         };
         let fleet = Fleet::with(3, &simple(), settings);
         fleet.trip().await;
@@ -52,11 +53,11 @@ async fn keys_can_be_kept_out_of_the_store() {
         let page = fleet.store.list(&ListQuery::default()).await.unwrap();
         let [(name, record)] = &page.circuits[..] else { panic!("{page:?}") };
         assert!(name.starts_with('#') && name.len() == 33, "{name}");
-        assert_eq!((record.status(), &record.tenant), (Status::Open, &None));
+        assert_eq!((record.status(), &record.tenant), (CircuitStatus::Open, &None));
 
         sleep(Duration::from_secs(30)).await;
         fleet.processes[2].succeed().await.unwrap();
-        fleet.all_become(Status::Closed, ms(100)).await;
+        fleet.all_become(CircuitStatus::Closed, ms(100)).await;
         for process in &fleet.processes {
             let event: Vec<_> =
                 process.changes.lock().unwrap().iter().map(|event| event.key.to_string()).collect();
@@ -65,7 +66,7 @@ async fn keys_can_be_kept_out_of_the_store() {
         // An operator's override, and a process that starts later, find the same circuit.
         let by = Attribution::new("tests", "closed for repair").unwrap();
         fleet.processes[0].circuit.apply_override(OverrideCommand::ForceOpen, &by).await.unwrap();
-        fleet.all_become(Status::Open, ms(3_000)).await;
+        fleet.all_become(CircuitStatus::Open, ms(3_000)).await;
         let late = Process::with(9, &fleet.store, &simple(), settings);
         assert!(late.circuit.acquire().await.is_err());
     }
@@ -81,7 +82,7 @@ async fn what_a_call_brings_is_told_though_its_circuit_was_forgotten_meanwhile()
     permit.failure();
     // No more calls acquire.
     sleep(ms(3_000)).await;
-    assert_eq!(one.circuit.status(), Status::Open);
+    assert_eq!(one.circuit.status(), CircuitStatus::Open);
     assert!(matches!(other.circuit.acquire().await, Err(Refusal::Open { .. })));
 }
 
@@ -96,7 +97,7 @@ async fn what_reaches_the_store_after_the_trip_is_late_and_counted_as_such() {
         for _ in 0..3 {
             fleet.processes[0].fail().await;
         }
-        fleet.all_become(Status::Open, ms(3_000)).await;
+        fleet.all_become(CircuitStatus::Open, ms(3_000)).await;
     };
     let fail = async {
         sleep(ms(400)).await;
@@ -186,7 +187,7 @@ async fn no_ask_waits_longer_than_the_store_may_take_and_what_it_was_granted_lat
         };
         assert!(probe.is_probe(), "{delay:?}");
         probe.success();
-        fleet.all_become(Status::Closed, Duration::from_secs(3)).await;
+        fleet.all_become(CircuitStatus::Closed, Duration::from_secs(3)).await;
     }
 }
 
@@ -223,7 +224,7 @@ async fn of_all_processes_one_probes_at_a_time() {
         sleep(Duration::from_secs(30)).await;
         let before = counts[0].load(Ordering::SeqCst);
         let limit = Instant::now() + Duration::from_secs(60);
-        while fleet.statuses().iter().any(|status| *status != Status::Closed) {
+        while fleet.statuses().iter().any(|status| *status != CircuitStatus::Closed) {
             assert!(Instant::now() < limit, "{:?}", fleet.statuses());
             let asks = fleet.processes.iter().map(|process| {
                 let (circuit, counts) = (process.circuit.clone(), Arc::clone(&counts));
@@ -283,7 +284,7 @@ async fn what_fails_after_a_closing_is_reported_though_nobody_calls_any_more() {
     fleet.trip().await;
     sleep(Duration::from_secs(31)).await;
     fleet.processes[0].succeed().await.unwrap();
-    fleet.all_become(Status::Closed, ms(100)).await;
+    fleet.all_become(CircuitStatus::Closed, ms(100)).await;
     // The other process, which only received the change, makes one call and then none.
     fleet.processes[1].fail().await;
     sleep(ms(1_150)).await;

@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use breakerbox::{Builder, CallError, Consistency, Policy, PolicyBuilder, Refusal, Status};
+use breakerbox::{BreakerboxBuilder, CallError, CircuitStatus, Consistency, Policy, PolicyBuilder, Refusal};
 use tokio::time::{Instant, sleep};
 
 use crate::fleet_rig::{Fleet, Process, ms, simple};
 
-fn settings(consistency: Consistency) -> fn(Builder) -> Builder {
+fn settings(consistency: Consistency) -> fn(BreakerboxBuilder) -> BreakerboxBuilder {
     match consistency {
         Consistency::Strict => |builder| builder.consistency(Consistency::Strict),
         _ => |builder| builder,
@@ -38,7 +38,7 @@ async fn a_broken_process_that_asks_most_often_does_not_keep_the_destination_shu
         }
         // The broken process may win the first half-open period. After the next one, the circuit is closed.
         let limit = Instant::now() + 2 * (policy.build().unwrap().cool_off() + Duration::from_secs(2));
-        while fleet.processes[0].circuit.status() != Status::Closed {
+        while fleet.processes[0].circuit.status() != CircuitStatus::Closed {
             assert!(Instant::now() < limit, "{consistency:?}: {:?}", fleet.statuses());
             sleep(ms(1)).await;
         }
@@ -93,7 +93,7 @@ async fn a_broken_process_makes_a_dozen_calls_and_the_others_notice_nothing() {
             let (broken, others) = calls.split_last().unwrap();
             assert!(broken.made <= 12 && broken.refused > 400, "{consistency:?}, {policy:?}: {broken:?}");
             assert!(others.iter().all(|calls| calls.refused == 0), "{consistency:?}: {others:?}");
-            assert_eq!(fleet.statuses(), [Status::Closed; 8], "{consistency:?}");
+            assert_eq!(fleet.statuses(), [CircuitStatus::Closed; 8], "{consistency:?}");
             let (last, healthy) = fleet.processes.split_last().unwrap();
             assert!(is_refused_here(last, last.succeed().await), "{consistency:?}");
             assert_eq!(last.breakers.counts().opened_locally, 1, "{consistency:?}");
@@ -137,12 +137,12 @@ async fn a_caller_that_waits_is_woken_when_its_own_circuit_lets_it_probe() {
 
 #[tokio::test(start_paused = true)]
 async fn with_a_store_of_its_own_a_process_has_no_other_circuit_beside() {
-    let fleet = Fleet::with(1, &simple(), Builder::exclusive_store);
+    let fleet = Fleet::with(1, &simple(), BreakerboxBuilder::exclusive_store);
     let process = &fleet.processes[0];
     for _ in 0..3 {
         process.fail().await;
     }
-    fleet.all_become(Status::Open, ms(1_000)).await;
+    fleet.all_become(CircuitStatus::Open, ms(1_000)).await;
     assert!(!process.circuit.is_open_locally());
     assert_eq!(process.breakers.counts().opened_locally, 0);
 }

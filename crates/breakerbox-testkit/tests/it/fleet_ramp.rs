@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use breakerbox::{Builder, Consistency, OutcomeKind, OwnedPermit, PolicyBuilder, Refusal, Status};
+use breakerbox::{
+    BreakerboxBuilder, CircuitStatus, Consistency, OutcomeKind, OwnedPermit, PolicyBuilder, Refusal,
+};
 use breakerbox_testkit::faults::Fault;
 use tokio::time::{Instant, sleep};
 
@@ -17,12 +19,12 @@ fn policy() -> PolicyBuilder {
     simple().ramp_cap(16)
 }
 
-fn strictly(builder: Builder) -> Builder {
+fn strictly(builder: BreakerboxBuilder) -> BreakerboxBuilder {
     builder.consistency(Consistency::Strict)
 }
 
 /// Returns a fleet whose circuit has just closed.
-async fn closed(processes: u64, settings: fn(Builder) -> Builder) -> Fleet {
+async fn closed(processes: u64, settings: fn(BreakerboxBuilder) -> BreakerboxBuilder) -> Fleet {
     let fleet = Fleet::with(processes, &policy(), settings);
     for process in &fleet.processes {
         process.succeed().await.unwrap();
@@ -32,10 +34,10 @@ async fn closed(processes: u64, settings: fn(Builder) -> Builder) -> Fleet {
         fleet.processes[n].fail().await;
         sleep(ms(150)).await;
     }
-    fleet.all_become(Status::Open, ms(3_000)).await;
+    fleet.all_become(CircuitStatus::Open, ms(3_000)).await;
     sleep(COOL_OFF).await;
     fleet.processes[0].succeed().await.unwrap();
-    fleet.all_become(Status::Closed, ms(1_000)).await;
+    fleet.all_become(CircuitStatus::Closed, ms(1_000)).await;
     fleet
 }
 
@@ -69,7 +71,7 @@ fn limit_after(successes: u32) -> u32 {
 
 #[tokio::test(start_paused = true)]
 async fn the_limit_holds_over_all_processes() {
-    for settings in [(|builder| builder) as fn(Builder) -> Builder, strictly] {
+    for settings in [(|builder| builder) as fn(BreakerboxBuilder) -> BreakerboxBuilder, strictly] {
         let fleet = closed(12, settings).await;
         let receiver = Arc::new(Receiver::default());
         let start = Instant::now();
@@ -120,7 +122,7 @@ async fn there_is_no_request_once_it_is_over() {
     }
     let after: Vec<_> = fleet.processes.iter().map(|process| process.way.requests()).collect();
     assert_eq!(before, after);
-    assert_eq!(fleet.statuses(), [Status::Closed; 3]);
+    assert_eq!(fleet.statuses(), [CircuitStatus::Closed; 3]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -219,6 +221,6 @@ async fn a_trip_ends_the_ramp_and_those_who_wait_hear_of_it() {
         process.circuit.acquire_within(ms(1_000)).await.unwrap().failure();
         sleep(ms(150)).await;
     }
-    fleet.all_become(Status::Open, ms(3_000)).await;
+    fleet.all_become(CircuitStatus::Open, ms(3_000)).await;
     assert!(matches!(other.circuit.acquire().await, Err(Refusal::Open { .. })));
 }

@@ -9,7 +9,7 @@ use breakerbox::store::{
     Answer, Changes, Delta, ListQuery, MemoryStore, Merged, Page, RampReply, RampRequest, Readable, Store,
     StoreError, Swap, Swapped, Term,
 };
-use breakerbox::{Breakerbox, Circuit, Nonce, Policy, PolicyBuilder, Record, Status};
+use breakerbox::{Breakerbox, Circuit, CircuitStatus, Nonce, Policy, PolicyBuilder, Record};
 use breakerbox_testkit::faults::FaultyStore;
 use tokio::time::{Instant, sleep};
 
@@ -163,7 +163,7 @@ async fn failures_spread_thinly_over_many_processes_open_the_circuit() {
         assert!(process.call("e1", false).await);
         sleep(ms(1)).await;
     }
-    while fleet.iter().any(|process| process.circuit("e1").status() != Status::Open) {
+    while fleet.iter().any(|process| process.circuit("e1").status() != CircuitStatus::Open) {
         // A second for a success to arrive, a batch, and the time in which the others could object.
         assert!(began.elapsed() < ms(1_000 + 100 + 600 + 50), "{:?}", began.elapsed());
         sleep(ms(1)).await;
@@ -186,7 +186,7 @@ async fn a_process_that_sees_nothing_but_failures_opens_the_circuit_sooner_than_
     for _ in 0..5 {
         assert!(fleet[0].call("e1", false).await);
     }
-    while fleet.iter().any(|process| process.circuit("e1").status() != Status::Open) {
+    while fleet.iter().any(|process| process.circuit("e1").status() != CircuitStatus::Open) {
         assert!(began.elapsed() < ms(600 + 50), "{:?}", began.elapsed());
         sleep(ms(1)).await;
     }
@@ -203,7 +203,7 @@ async fn opens_with_one_broken(calls_to_lose: u32) -> bool {
             process.call("e1", n != 0 || step == 0).await;
         }
         sleep(ms(50)).await;
-        if fleet.iter().any(|process| process.circuit("e1").status() != Status::Closed) {
+        if fleet.iter().any(|process| process.circuit("e1").status() != CircuitStatus::Closed) {
             return true;
         }
     }
@@ -236,7 +236,7 @@ async fn who_misses_a_change_of_a_closed_circuit_reads_it() {
         one.call("e1", false).await;
     }
     let limit = Instant::now() + ms(600 + 2_000 + 50);
-    while deaf.circuit("e1").status() != Status::Open {
+    while deaf.circuit("e1").status() != CircuitStatus::Open {
         assert!(Instant::now() < limit);
         sleep(ms(1)).await;
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use breakerbox::store::{Delta, MemoryStore, Store};
 use breakerbox::{
-    Breakerbox, Builder, CallError, Circuit, CircuitChange, Clock, Epoch, Policy, PolicyBuilder, Status,
-    StoreHealth, Timestamp, Totals,
+    Breakerbox, BreakerboxBuilder, CallError, Circuit, CircuitChange, CircuitStatus, Clock, Epoch, Policy,
+    PolicyBuilder, StoreHealth, Timestamp, Totals,
 };
 use breakerbox_testkit::faults::FaultyStore;
 use tokio::time::{Instant, sleep};
@@ -53,19 +53,23 @@ impl Fleet {
         Self::with(processes, policy, |builder| builder)
     }
 
-    pub(crate) fn with(processes: u64, policy: &PolicyBuilder, settings: fn(Builder) -> Builder) -> Self {
+    pub(crate) fn with(
+        processes: u64,
+        policy: &PolicyBuilder,
+        settings: fn(BreakerboxBuilder) -> BreakerboxBuilder,
+    ) -> Self {
         let clock = TokioClock { start: Instant::now(), ahead: Duration::from_secs(1_000_000) };
         let store = Arc::new(MemoryStore::with_clock(clock));
         let processes = (0..processes).map(|n| Process::with(n, &store, policy, settings)).collect();
         Self { store, processes }
     }
 
-    pub(crate) fn statuses(&self) -> Vec<Status> {
+    pub(crate) fn statuses(&self) -> Vec<CircuitStatus> {
         self.processes.iter().map(|process| process.circuit.status()).collect()
     }
 
     /// Waits until the circuit has this state in all processes. Fails after the time `within`.
-    pub(crate) async fn all_become(&self, status: Status, within: Duration) {
+    pub(crate) async fn all_become(&self, status: CircuitStatus, within: Duration) {
         let limit = Instant::now() + within;
         while self.statuses().iter().any(|is| *is != status) {
             assert!(Instant::now() < limit, "{:?}", self.statuses());
@@ -101,7 +105,7 @@ impl Fleet {
             self.processes[n].fail().await;
             sleep(ms(150)).await;
         }
-        self.all_become(Status::Open, ms(3_000)).await;
+        self.all_become(CircuitStatus::Open, ms(3_000)).await;
     }
 }
 
@@ -114,7 +118,7 @@ impl Process {
         n: u64,
         store: &Arc<MemoryStore>,
         policy: &PolicyBuilder,
-        settings: impl FnOnce(Builder) -> Builder,
+        settings: impl FnOnce(BreakerboxBuilder) -> BreakerboxBuilder,
     ) -> Self {
         // The clocks are hours apart.
         let clock = TokioClock { start: Instant::now(), ahead: Duration::from_secs(10 + n * 3_600) };
@@ -141,7 +145,7 @@ impl Process {
         self.circuit.call(async { Ok(()) }).await
     }
 
-    pub(crate) fn observed(&self) -> Vec<Status> {
+    pub(crate) fn observed(&self) -> Vec<CircuitStatus> {
         self.changes.lock().unwrap().iter().map(|change| change.change.to).collect()
     }
 }

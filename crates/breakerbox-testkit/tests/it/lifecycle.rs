@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use breakerbox::store::{MemoryStore, Store};
-use breakerbox::{Breakerbox, Builder, CallError, Circuit, Consistency, FlushError, Policy, Refusal, Status};
+use breakerbox::{
+    Breakerbox, BreakerboxBuilder, CallError, Circuit, CircuitStatus, Consistency, FlushError, Policy,
+    Refusal,
+};
 use breakerbox_testkit::faults::{Fault, FaultyStore};
 use tokio::runtime::Runtime;
 
@@ -25,7 +28,7 @@ fn multi_thread() -> Runtime {
 
 /// Returns a builder for a job that uses this store. Without an explicit flush, the job's reports are sent only
 /// after an hour.
-fn job(store: &Arc<impl Store>) -> Builder {
+fn job(store: &Arc<impl Store>) -> BreakerboxBuilder {
     let policy = Policy::builder().failure_rate(None).consecutive_failures(5).jitter(0);
     let policy = policy.cool_off(Duration::from_secs(30)).build().unwrap();
     Breakerbox::builder().policy(policy).store(Arc::clone(store)).flush_every(Duration::from_secs(3_600))
@@ -115,12 +118,12 @@ async fn a_flush_waits_for_the_confirmation_of_a_trip_that_only_this_process_saw
     for _ in 0..3 {
         one.fail().await;
     }
-    assert_eq!(one.circuit.status(), Status::Closed, "it is only judged");
+    assert_eq!(one.circuit.status(), CircuitStatus::Closed, "it is only judged");
     one.breakers.flush().await.unwrap();
     let late = crate::fleet_rig::Process::new(9, &fleet.store, &simple());
     assert!(late.succeed().await.is_err(), "whoever comes later finds it open");
-    assert_eq!((one.circuit.status(), late.circuit.status()), (Status::Open, Status::Open));
-    fleet.all_become(Status::Open, ms(3_000)).await;
+    assert_eq!((one.circuit.status(), late.circuit.status()), (CircuitStatus::Open, CircuitStatus::Open));
+    fleet.all_become(CircuitStatus::Open, ms(3_000)).await;
 }
 
 /// A flush waits until a pending trip is decided, even if the background task is reading the circuit at that

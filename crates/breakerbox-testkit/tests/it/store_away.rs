@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use breakerbox::store::Store;
 use breakerbox::{
-    Attribution, Breakerbox, CallError, Consistency, OnStoreLoss, OverrideCommand, OverrideError, Refusal,
-    Status, StoreHealth,
+    Attribution, Breakerbox, CallError, CircuitStatus, Consistency, OnStoreLoss, OverrideCommand,
+    OverrideError, Refusal, StoreHealth,
 };
 use breakerbox_testkit::faults::{Fault, FaultyStore, REFUSED_WRITE};
 use tokio::time::{Instant, sleep};
@@ -47,11 +47,15 @@ async fn while_the_store_is_away_each_goes_on_alone_and_then_all_agree() {
         for _ in 0..3 {
             fleet.processes[0].fail().await;
         }
-        assert_eq!(fleet.statuses(), [Status::Open, Status::Closed, Status::Closed], "{fault:?}");
+        assert_eq!(
+            fleet.statuses(),
+            [CircuitStatus::Open, CircuitStatus::Closed, CircuitStatus::Closed],
+            "{fault:?}"
+        );
         for process in &fleet.processes {
             process.way.set(Fault::None);
         }
-        fleet.all_become(Status::Open, Duration::from_secs(5)).await;
+        fleet.all_become(CircuitStatus::Open, Duration::from_secs(5)).await;
         for process in &fleet.processes {
             assert_eq!(process.breakers.store_health(), Some(StoreHealth::Connected));
         }
@@ -103,12 +107,12 @@ async fn a_record_that_can_not_be_read_concerns_no_other() {
         sleep(ms(150)).await;
     }
     sleep(ms(1_500)).await;
-    assert!(others.iter().all(|circuit| circuit.status() == Status::Open), "{others:?}");
+    assert!(others.iter().all(|circuit| circuit.status() == CircuitStatus::Open), "{others:?}");
     // Each process keeps this circuit on its own meanwhile, and reports so.
     for _ in 0..3 {
         fleet.processes[0].fail().await;
     }
-    assert_eq!(fleet.statuses(), [Status::Open, Status::Closed]);
+    assert_eq!(fleet.statuses(), [CircuitStatus::Open, CircuitStatus::Closed]);
     let by = Attribution::new("ann", "maintenance").unwrap();
     for process in &fleet.processes {
         let keys: Vec<_> =
@@ -119,7 +123,7 @@ async fn a_record_that_can_not_be_read_concerns_no_other() {
         assert_eq!(told, Err(OverrideError::Unreadable));
         process.way.spoil(None);
     }
-    fleet.all_become(Status::Open, Duration::from_secs(5)).await;
+    fleet.all_become(CircuitStatus::Open, Duration::from_secs(5)).await;
     for process in &fleet.processes {
         assert_eq!(process.breakers.unreadable(), []);
         assert!(process.health.lock().unwrap().is_empty(), "it was there all the time");
@@ -184,7 +188,7 @@ async fn an_operators_word_is_everybodys_and_holds_while_the_store_is_away() {
     let [first, second, third] = &fleet.processes[..] else { panic!("three") };
     assert_eq!(first.circuit.try_override(OverrideCommand::ForceOpen, &by), Err(OverrideError::Shared));
     assert!(first.circuit.apply_override(OverrideCommand::ForceOpen, &by).await.unwrap().is_some());
-    fleet.all_become(Status::Open, ms(100)).await;
+    fleet.all_become(CircuitStatus::Open, ms(100)).await;
     assert_eq!(second.circuit.try_acquire().map(drop), Err(Refusal::ForcedOpen));
     third.way.set(Fault::Refuses);
     for _ in 0..10 {
@@ -197,7 +201,7 @@ async fn an_operators_word_is_everybodys_and_holds_while_the_store_is_away() {
     );
     second.circuit.apply_override(OverrideCommand::Reset, &by).await.unwrap();
     third.way.set(Fault::None);
-    fleet.all_become(Status::Closed, Duration::from_secs(5)).await;
+    fleet.all_become(CircuitStatus::Closed, Duration::from_secs(5)).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -279,7 +283,7 @@ async fn a_store_that_reads_and_refuses_writes_is_lost_within_a_second_and_open_
     for consistency in [Consistency::LocalFirst, Consistency::Strict] {
         let mut fleet = Fleet::new(0, &simple());
         for n in 0..2 {
-            let settings = |builder: breakerbox::Builder| builder.consistency(consistency);
+            let settings = |builder: breakerbox::BreakerboxBuilder| builder.consistency(consistency);
             fleet.processes.push(Process::with(n, &fleet.store, &simple(), settings));
         }
         fleet.trip().await;
@@ -304,7 +308,7 @@ async fn a_store_that_reads_and_refuses_writes_is_lost_within_a_second_and_open_
             }
             sleep(ms(500)).await;
         }
-        assert_eq!(fleet.statuses(), [Status::Closed, Status::Closed], "{consistency:?}");
+        assert_eq!(fleet.statuses(), [CircuitStatus::Closed, CircuitStatus::Closed], "{consistency:?}");
         fleet.processes.iter().for_each(|process| process.way.set(Fault::None));
         let since = Instant::now();
         while fleet.processes.iter().any(is_lost) {
@@ -314,7 +318,7 @@ async fn a_store_that_reads_and_refuses_writes_is_lost_within_a_second_and_open_
         // The decisions made while disconnected are in the store.
         sleep(ms(1_500)).await;
         let stored = fleet.store.read(&["e1".into()]).await.unwrap().all().unwrap().value;
-        assert_eq!(stored[0].as_ref().map(breakerbox::Record::status), Some(Status::Closed));
+        assert_eq!(stored[0].as_ref().map(breakerbox::Record::status), Some(CircuitStatus::Closed));
         for process in &fleet.processes {
             assert_eq!(health_changes(process).len(), 2, "{consistency:?}");
         }

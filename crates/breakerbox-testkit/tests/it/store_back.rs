@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use breakerbox::store::Store;
-use breakerbox::{Record, Refusal, Status, StoreHealth};
+use breakerbox::{CircuitStatus, Record, Refusal, StoreHealth};
 use breakerbox_testkit::faults::Fault;
 use tokio::time::{Instant, sleep};
 
@@ -43,7 +43,7 @@ async fn stored(fleet: &Fleet) -> Option<Record> {
 
 /// Returns the states that a process's observers received. Checks that each change starts at the previous
 /// state, and that the epochs grow.
-fn heard_in_order(process: &Process) -> Vec<Status> {
+fn heard_in_order(process: &Process) -> Vec<CircuitStatus> {
     let changes = process.changes.lock().unwrap();
     let event: Vec<_> =
         changes.iter().filter(|change| &*change.key == "e1").map(|event| &event.change).collect();
@@ -62,7 +62,7 @@ async fn what_was_decided_alone_is_not_undone_when_publishing_fails_and_the_stor
     lose_store(process).await;
     sleep(Duration::from_secs(31)).await;
     process.succeed().await.unwrap();
-    assert_eq!(process.circuit.status(), Status::Closed, "by itself");
+    assert_eq!(process.circuit.status(), CircuitStatus::Closed, "by itself");
     let alone = process.circuit.record().epoch;
     for _ in 0..3 {
         // The store responds that it is up, and then with its records. The next write does not get through.
@@ -73,17 +73,23 @@ async fn what_was_decided_alone_is_not_undone_when_publishing_fails_and_the_stor
         process.way.set(Fault::Refuses);
         process.way.delay(ms(0));
         lose_store(process).await;
-        assert_eq!((process.circuit.status(), process.circuit.record().epoch), (Status::Closed, alone));
-        assert_eq!(stored(&fleet).await.map(|record| record.status()), Some(Status::Open));
+        assert_eq!(
+            (process.circuit.status(), process.circuit.record().epoch),
+            (CircuitStatus::Closed, alone)
+        );
+        assert_eq!(stored(&fleet).await.map(|record| record.status()), Some(CircuitStatus::Open));
     }
     process.way.set(Fault::None);
-    fleet.all_become(Status::Closed, Duration::from_secs(5)).await;
+    fleet.all_become(CircuitStatus::Closed, Duration::from_secs(5)).await;
     assert_eq!(
         stored(&fleet).await.map(|record| (record.status(), record.epoch)),
-        Some((Status::Closed, alone))
+        Some((CircuitStatus::Closed, alone))
     );
-    assert_eq!(heard_in_order(process), [Status::Open, Status::HalfOpen, Status::Closed]);
-    assert_eq!(heard_in_order(&fleet.processes[1]), [Status::Open, Status::Closed]);
+    assert_eq!(
+        heard_in_order(process),
+        [CircuitStatus::Open, CircuitStatus::HalfOpen, CircuitStatus::Closed]
+    );
+    assert_eq!(heard_in_order(&fleet.processes[1]), [CircuitStatus::Open, CircuitStatus::Closed]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -97,7 +103,7 @@ async fn who_has_never_heard_the_stores_time_does_not_publish_its_own() {
     for _ in 0..3 {
         first.fail().await;
     }
-    assert_eq!(first.circuit.status(), Status::Open, "by itself");
+    assert_eq!(first.circuit.status(), CircuitStatus::Open, "by itself");
     sleep(Duration::from_secs(10)).await;
     for process in [first, second] {
         process.way.set(Fault::None);
@@ -105,7 +111,7 @@ async fn who_has_never_heard_the_stores_time_does_not_publish_its_own() {
     for process in [second, late] {
         let _ = process.succeed().await;
     }
-    fleet.all_become(Status::Open, Duration::from_secs(5)).await;
+    fleet.all_become(CircuitStatus::Open, Duration::from_secs(5)).await;
     let (record, now) = (stored(&fleet).await.unwrap(), fleet.store.read(&[]).await.unwrap().now);
     let opened = now.since(record.changed_at);
     assert!(ms(10_000) <= opened && opened <= ms(16_000), "{opened:?} ago");
@@ -127,7 +133,7 @@ async fn observers_hear_of_no_change_that_is_none_and_of_every_one_that_is() {
         for _ in 0..3 {
             process.fail().await;
         }
-        assert_eq!(process.circuit.status(), Status::Open);
+        assert_eq!(process.circuit.status(), CircuitStatus::Open);
         sleep(ms(100)).await;
     }
     for process in &fleet.processes {
@@ -138,16 +144,16 @@ async fn observers_hear_of_no_change_that_is_none_and_of_every_one_that_is() {
     let record = stored(&fleet).await.unwrap();
     for process in &fleet.processes {
         assert_eq!(process.circuit.record().epoch, record.epoch, "all agree");
-        assert_eq!(heard_in_order(process), [Status::Open], "and it was open all the time");
+        assert_eq!(heard_in_order(process), [CircuitStatus::Open], "and it was open all the time");
     }
     sleep(Duration::from_secs(31)).await;
     fleet.processes[1].succeed().await.unwrap();
-    fleet.all_become(Status::Closed, Duration::from_secs(5)).await;
+    fleet.all_become(CircuitStatus::Closed, Duration::from_secs(5)).await;
     let joins = Process::new(7, &fleet.store, &simple());
     joins.succeed().await.unwrap();
     assert_eq!(joins.circuit.record().epoch, stored(&fleet).await.unwrap().epoch);
     assert_eq!(heard_in_order(&joins), [], "closed is what it thought");
     for process in &fleet.processes {
-        assert_eq!(heard_in_order(process).last(), Some(&Status::Closed));
+        assert_eq!(heard_in_order(process).last(), Some(&CircuitStatus::Closed));
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use breakerbox::store::{MemorySnapshot, Store};
 use breakerbox::{
-    Breakerbox, Builder, CallError, Classification, Consistency, OnStoreLoss, Refusal, Settlement, Status,
-    StoreHealth,
+    Breakerbox, BreakerboxBuilder, CallError, CircuitStatus, Classification, Consistency, OnStoreLoss,
+    Refusal, Settlement, StoreHealth,
 };
 use breakerbox_testkit::faults::{Fault, FaultyStore};
 use tokio::time::{Instant, sleep};
@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 use crate::fleet_rig::{Fleet, Process, ms, simple};
 
 /// Sets strict consistency without regular reads, so that a process learns of changes only when it acquires.
-fn strictly(builder: Builder) -> Builder {
+fn strictly(builder: BreakerboxBuilder) -> BreakerboxBuilder {
     builder.consistency(Consistency::Strict).reread_every(Duration::from_secs(1_000_000))
 }
 
@@ -39,12 +39,12 @@ async fn whatever_one_counted_the_others_know_at_their_next_ask() {
     for process in &fleet.processes {
         let refused = process.succeed().await;
         assert!(matches!(refused, Err(CallError::Refused(Refusal::Open { .. }))), "{refused:?}");
-        assert_eq!(process.observed(), [Status::Open]);
+        assert_eq!(process.observed(), [CircuitStatus::Open]);
     }
     sleep(Duration::from_secs(30)).await;
     fleet.processes[1].succeed().await.unwrap();
     fleet.processes[2].succeed().await.unwrap();
-    assert_eq!(fleet.processes[2].circuit.status(), Status::Closed);
+    assert_eq!(fleet.processes[2].circuit.status(), CircuitStatus::Closed);
 }
 
 #[tokio::test(start_paused = true)]
@@ -59,7 +59,7 @@ async fn a_success_of_anybody_ends_the_run_of_failures() {
         fleet.processes[n % 2].succeed().await.unwrap();
         sleep(ms(1)).await;
     }
-    assert_eq!(fleet.statuses(), [Status::Closed; 2]);
+    assert_eq!(fleet.statuses(), [CircuitStatus::Closed; 2]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -95,9 +95,9 @@ async fn settling_says_what_the_store_made_of_it() {
     for _ in 0..3 {
         second.fail().await;
     }
-    assert_eq!(circuit.status(), Status::Closed, "nobody told");
+    assert_eq!(circuit.status(), CircuitStatus::Closed, "nobody told");
     assert_eq!(late.settle_and_confirm(Classification::FAILURE).await, Settlement::Late);
-    assert_eq!((breakers.counts().late_results, circuit.status()), (1, Status::Open));
+    assert_eq!((breakers.counts().late_results, circuit.status()), (1, CircuitStatus::Open));
 }
 
 #[tokio::test(start_paused = true)]
@@ -144,7 +144,7 @@ async fn one_process_probes_at_a_time_and_the_others_are_told() {
         assert_eq!(admitted, 1, "probe {probe}");
     }
     fleet.processes[3].succeed().await.unwrap();
-    assert_eq!(fleet.processes[3].circuit.status(), Status::Closed);
+    assert_eq!(fleet.processes[3].circuit.status(), CircuitStatus::Closed);
 }
 
 #[tokio::test(start_paused = true)]
@@ -210,11 +210,15 @@ async fn while_the_store_is_away_each_goes_on_alone_and_then_all_agree() {
         for _ in 0..3 {
             fleet.processes[0].fail().await;
         }
-        assert_eq!(fleet.statuses(), [Status::Open, Status::Closed, Status::Closed], "{fault:?}");
+        assert_eq!(
+            fleet.statuses(),
+            [CircuitStatus::Open, CircuitStatus::Closed, CircuitStatus::Closed],
+            "{fault:?}"
+        );
         for process in &fleet.processes {
             process.way.set(Fault::None);
         }
-        fleet.all_become(Status::Open, Duration::from_secs(5)).await;
+        fleet.all_become(CircuitStatus::Open, Duration::from_secs(5)).await;
         // Everything is strict again.
         sleep(ms(1_000)).await;
         let before = fleet.processes[1].way.requests();

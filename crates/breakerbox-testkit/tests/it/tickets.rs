@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use breakerbox::store::Store;
 use breakerbox::{
-    Breakerbox, Consistency, Outcome, OutcomeKind, OwnedPermit, Refusal, Settlement, Status, Ticket,
+    Breakerbox, CircuitStatus, Consistency, Outcome, OutcomeKind, OwnedPermit, Refusal, Settlement, Ticket,
 };
 use breakerbox_testkit::faults::{Fault, FaultyStore};
 use tokio::time::{Instant, sleep};
@@ -20,7 +20,7 @@ async fn asked(process: &Process) -> OwnedPermit {
 }
 
 async fn settle(breakers: &Breakerbox, ticket: &Ticket, kind: OutcomeKind) -> Settlement {
-    let outcome = Outcome { kind, latency: ms(20), retry_after: None };
+    let outcome = Outcome::new(kind, ms(20));
     breakers.settle_ticket(ticket, outcome).await.unwrap()
 }
 
@@ -33,7 +33,7 @@ async fn an_ordinary_call_counts_wherever_it_is_settled() {
     for consistency in [Consistency::LocalFirst, Consistency::Strict] {
         let mut fleet = Fleet::new(0, &simple());
         for n in 0..2 {
-            let with = |builder: breakerbox::Builder| builder.consistency(consistency);
+            let with = |builder: breakerbox::BreakerboxBuilder| builder.consistency(consistency);
             fleet.processes.push(Process::with(n, &fleet.store, &simple(), with));
         }
         let [giver, other] = &fleet.processes[..] else { panic!() };
@@ -50,7 +50,7 @@ async fn an_ordinary_call_counts_wherever_it_is_settled() {
         assert_eq!(fleet.counted().await, (1, 2), "{consistency:?}");
         let permit = asked(giver).await;
         settle(&other.breakers, &permit.ticket(), OutcomeKind::Failure).await;
-        fleet.all_become(Status::Open, ms(3_000)).await;
+        fleet.all_become(CircuitStatus::Open, ms(3_000)).await;
     }
 }
 
@@ -70,7 +70,7 @@ async fn after_a_restart_the_store_is_read_first() {
     fleet.trip().await;
     sleep(COOL_OFF).await;
     fleet.processes[0].succeed().await.unwrap();
-    fleet.all_become(Status::Closed, ms(1_000)).await;
+    fleet.all_become(CircuitStatus::Closed, ms(1_000)).await;
     let after = asked(&fleet.processes[0]).await.ticket();
     assert_ne!(after.epoch, before.epoch);
     let started_anew = Process::new(7, &fleet.store, &simple());
@@ -103,7 +103,7 @@ async fn who_has_missed_a_recovery_asks_before_it_calls_anything_late() {
     fleet.trip().await;
     sleep(COOL_OFF).await;
     fleet.processes[0].succeed().await.unwrap();
-    fleet.all_become(Status::Closed, ms(1_000)).await;
+    fleet.all_become(CircuitStatus::Closed, ms(1_000)).await;
     let ticket = asked(&fleet.processes[0]).await.ticket();
     assert!(deaf.circuit("e1").unwrap().record().epoch < ticket.epoch, "it has missed all of it");
     assert_eq!(settle(&deaf, &ticket, OutcomeKind::Success).await, Settlement::Counted);
@@ -115,7 +115,7 @@ async fn a_probe_settled_elsewhere_counts_once_and_the_next_one_need_not_wait() 
     let [giver, other] = &fleet.processes[..] else { panic!() };
     fleet.trip().await;
     sleep(COOL_OFF).await;
-    for (n, status) in [(0, Status::HalfOpen), (1, Status::Closed)] {
+    for (n, status) in [(0, CircuitStatus::HalfOpen), (1, CircuitStatus::Closed)] {
         let permit = asked(giver).await;
         assert!(permit.is_probe(), "no. {n} at once, and not after the lease of the one before");
         let ticket = written_and_read(&permit.ticket());
@@ -147,19 +147,19 @@ async fn who_has_missed_a_lease_asks_before_it_judges_a_probe() {
     let second = asked(&fleet.processes[0]).await;
     assert_eq!(settle(&deaf, &second.ticket(), OutcomeKind::Success).await, Settlement::Counted);
     second.settled_elsewhere(OutcomeKind::Success);
-    fleet.all_become(Status::Closed, ms(1_000)).await;
+    fleet.all_become(CircuitStatus::Closed, ms(1_000)).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_probe_is_settled_after_a_restart_while_its_lease_lasts() {
     for (waits, kind, settlement, status) in [
-        (5, OutcomeKind::Success, Settlement::Counted, Status::Closed),
-        (5, OutcomeKind::Failure, Settlement::Counted, Status::Open),
-        (5, OutcomeKind::Ignored, Settlement::Uncounted, Status::HalfOpen),
+        (5, OutcomeKind::Success, Settlement::Counted, CircuitStatus::Closed),
+        (5, OutcomeKind::Failure, Settlement::Counted, CircuitStatus::Open),
+        (5, OutcomeKind::Ignored, Settlement::Uncounted, CircuitStatus::HalfOpen),
         // After its deadline, which is two seconds before the lease ends.
-        (11, OutcomeKind::Success, Settlement::Counted, Status::Open),
-        (13, OutcomeKind::Success, Settlement::Late, Status::HalfOpen),
-        (13, OutcomeKind::Failure, Settlement::Late, Status::HalfOpen),
+        (11, OutcomeKind::Success, Settlement::Counted, CircuitStatus::Open),
+        (13, OutcomeKind::Success, Settlement::Late, CircuitStatus::HalfOpen),
+        (13, OutcomeKind::Failure, Settlement::Late, CircuitStatus::HalfOpen),
     ] {
         let mut fleet = Fleet::new(2, &simple());
         fleet.trip().await;
@@ -207,7 +207,7 @@ async fn a_place_on_the_ramp_comes_back_when_its_call_is_settled_elsewhere_or_ne
     fleet.trip().await;
     sleep(COOL_OFF).await;
     giver.succeed().await.unwrap();
-    fleet.all_become(Status::Closed, ms(1_000)).await;
+    fleet.all_become(CircuitStatus::Closed, ms(1_000)).await;
 
     let permit = asked(giver).await;
     assert!(matches!(giver.circuit.try_acquire(), Err(Refusal::Ramping { in_flight: 1, limit: 1 })));
@@ -250,13 +250,13 @@ async fn while_the_store_is_away_nothing_is_called_late_and_no_probe_is_split() 
     for _ in 0..5 {
         let settled = settle(&other.breakers, &ticket, OutcomeKind::Success).await;
         assert!(matches!(settled, Settlement::Unconfirmed | Settlement::Late), "{settled:?}");
-        assert_eq!(other.circuit.status(), Status::HalfOpen);
+        assert_eq!(other.circuit.status(), CircuitStatus::HalfOpen);
     }
     other.way.set(Fault::None);
     sleep(ms(2_500)).await;
     assert_eq!(settle(&other.breakers, &ticket, OutcomeKind::Success).await, Settlement::Counted);
     probe.settled_elsewhere(OutcomeKind::Success);
-    assert_eq!(other.circuit.status(), Status::Closed);
+    assert_eq!(other.circuit.status(), CircuitStatus::Closed);
 }
 
 #[tokio::test]
@@ -268,10 +268,10 @@ async fn without_a_store_a_ticket_is_its_own_registrys() {
     for _ in 0..3 {
         assert_eq!(settle(&breakers, &ticket, OutcomeKind::Failure).await, Settlement::Counted);
     }
-    assert_eq!(circuit.status(), Status::Open);
+    assert_eq!(circuit.status(), CircuitStatus::Open);
     assert_eq!(settle(&breakers, &late_ticket, OutcomeKind::Success).await, Settlement::Late);
     [first, late].into_iter().for_each(|permit| permit.settled_elsewhere(OutcomeKind::Failure));
-    let nobodys = Ticket { key: "".into(), ..ticket };
+    let nobodys = Ticket::new("".into(), ticket.epoch, ticket.started_at, ticket.kind);
     assert!(breakers.settle_ticket(&nobodys, Outcome::ignored()).await.is_err());
 }
 

@@ -72,8 +72,8 @@ fn a_success_beside_a_trip_counts_before_it_or_not_at_all() {
         // no success.
         let totals = cell.totals(&times(&clock));
         match cell.status() {
-            Status::Closed => assert!(counted && totals.successes == 1),
-            Status::Open => assert_eq!(totals.calls(), 0),
+            CircuitStatus::Closed => assert!(counted && totals.successes == 1),
+            CircuitStatus::Open => assert_eq!(totals.calls(), 0),
             other => panic!("{other:?}"),
         }
     });

@@ -28,8 +28,8 @@ use std::time::Duration;
 
 use breakerbox_core::fleet::{Delta, Member, MemberAnswer, MemberSettled, Pending, ReportDue};
 use breakerbox_core::{
-    self as core, Attribution, Change, Decision, Epoch, Outcome, OverrideCommand, Policy, Refusal, Status,
-    Timestamp, Totals,
+    self as core, Attribution, Change, CircuitStatus, Decision, Epoch, Outcome, OverrideCommand, Policy,
+    Refusal, Timestamp, Totals,
 };
 
 use self::packed::{FastPath, Gate, Tally};
@@ -37,6 +37,7 @@ use self::spread::Spread;
 use crate::clock::{Clock, Times};
 use crate::registry::RegistryEntry;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
+use crate::telemetry::CountedAs;
 
 /// The number of failed attempts at one update of the shared tally after which more tallies are added, because threads
 /// contend for it.
@@ -65,12 +66,13 @@ struct Cold {
     circuit: Option<Box<Member>>,
     policy: Arc<Policy>,
     born_at: Timestamp,
+    counted_as: CountedAs,
 }
 
 impl Cold {
     /// Returns the circuit's state and policy, creating the state if the circuit has no history.
     fn member(&mut self, times: &Times) -> (&mut Member, &Policy) {
-        let Self { circuit, policy, born_at } = self;
+        let Self { circuit, policy, born_at, .. } = self;
         let make = || {
             Box::new(match times.shared {
                 Some(consistency) if times.is_exclusive => {
@@ -144,7 +146,12 @@ impl Cell {
             tally: AtomicU64::new(0),
             harmless: AtomicU64::new(0),
             spread: OnceLock::new(),
-            cold: Mutex::new(Cold { circuit: None, policy, born_at: times.to_store_time(now) }),
+            cold: Mutex::new(Cold {
+                circuit: None,
+                policy,
+                born_at: times.to_store_time(now),
+                counted_as: CountedAs::default(),
+            }),
             key: key.into(),
         };
         cell.publish(&mut cell.lock(), now, times);
@@ -233,6 +240,7 @@ impl Cell {
     ) -> MemberSettled {
         self.step(times, |member, at| {
             let outcome = outcome(at.local_time.since(held.started_at()));
+            times.telemetry.settled(outcome.kind);
             member.settle(held.into_permit(), &outcome, at.policy, times.draw(), at.store_time)
         })
     }
@@ -243,6 +251,7 @@ impl Cell {
         self.step(times, |member, at| {
             let permit = held.into_permit();
             let outcome = permit.outcome_of_drop(at.policy, at.local_time);
+            times.telemetry.settled(outcome.kind);
             member.settle(permit, &outcome, at.policy, times.draw(), at.store_time)
         })
     }
@@ -259,6 +268,15 @@ impl Cell {
         })
     }
 
+    /// Removes the circuit from the gauge of circuits, because its registry is dropped.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn uncount(&self, times: &Times) {
+        let mut cold = self.lock();
+        let local_time = times.now();
+        self.add_tallies(&mut cold, local_time, times);
+        times.telemetry.uncount(&mut cold.counted_as);
+    }
+
     /// In a fleet, returns whether the circuit's record has been read from the store.
     pub(crate) fn is_known(&self) -> bool {
         self.lock().circuit.as_ref().is_some_and(|member| member.is_known())
@@ -272,8 +290,8 @@ impl Cell {
         cold.circuit.as_deref().is_some_and(|member| !member.is_known() && is_due(member))
     }
 
-    pub(crate) fn status(&self) -> Status {
-        self.lock().circuit.as_ref().map_or(Status::Closed, |member| member.circuit().status())
+    pub(crate) fn status(&self) -> CircuitStatus {
+        self.lock().circuit.as_ref().map_or(CircuitStatus::Closed, |member| member.circuit().status())
     }
 
     /// Returns whether the circuit is open in this process only.
@@ -289,7 +307,7 @@ impl Cell {
 
     pub(crate) fn record(&self, times: &Times) -> core::Record {
         let tenant = Some(Arc::from(tenant_of(&self.key)));
-        core::Record { tenant, ..self.step(times, |member, _| member.circuit().record()) }
+        self.step(times, |member, _| member.circuit().record()).with_tenant(tenant)
     }
 
     pub(crate) fn totals(&self, times: &Times) -> Totals {
@@ -333,6 +351,8 @@ impl Cell {
         let result =
             step(member, StepInput { policy, local_time, store_time: times.to_store_time(local_time) });
         self.publish(&mut cold, local_time, times);
+        drop(cold);
+        times.telemetry.flush();
         result
     }
 
@@ -370,6 +390,7 @@ impl Cell {
             _ if gate.fast_path() != FastPath::Admit => local_time,
             until => local_time.min(Timestamp::from_micros(until.saturating_sub(1))),
         };
+        times.telemetry.succeeded(successes);
         let successes = u32::try_from(successes).unwrap_or(u32::MAX);
         let (member, policy) = cold.member(times);
         member.add_successes(successes, Duration::from_micros(micros), policy, times.to_store_time(at));
@@ -377,7 +398,7 @@ impl Cell {
 
     /// Updates the gate, which determines what callers may do without the lock.
     fn publish(&self, cold: &mut Cold, local_time: Timestamp, times: &Times) {
-        let Cold { circuit, policy, born_at } = cold;
+        let Cold { circuit, policy, born_at, counted_as } = cold;
         let now = times.to_store_time(local_time);
         let (epoch, fast_path, until) = match circuit.as_deref() {
             None => {
@@ -418,6 +439,8 @@ impl Cell {
         let harmless = policy
             .harmless_latency()
             .map_or(u64::MAX, |limit| u64::try_from(limit.as_micros()).unwrap_or(u64::MAX));
+        let status = || circuit.as_deref().map_or(CircuitStatus::Closed, |member| member.circuit().status());
+        times.telemetry.count_as(counted_as, status);
         self.harmless.store(harmless, Ordering::Release);
         self.until.store(until.as_micros(), Ordering::Release);
         self.gate.store(gate.0, Ordering::Release);
@@ -461,7 +484,7 @@ impl RegistryEntry for Cell {
         let mut cold = self.lock();
         let local_time = times.now();
         self.add_tallies(&mut cold, local_time, times);
-        let Cold { circuit, policy, born_at } = &mut *cold;
+        let Cold { circuit, policy, born_at, .. } = &mut *cold;
         let idle = circuit
             .as_deref()
             .is_none_or(|member| member.is_forgettable(policy, times.to_store_time(local_time)));
@@ -498,7 +521,9 @@ mod tests {
 
     #[test]
     fn a_cell_is_small() {
-        assert!(size_of::<Cell>() <= 96, "{}", size_of::<Cell>());
+        // With metrics, a circuit knows the state as which it is counted.
+        let limit = if cfg!(feature = "metrics") { 104 } else { 96 };
+        assert!(size_of::<Cell>() <= limit, "{}", size_of::<Cell>());
         assert!(size_of::<core::Circuit>() <= 200, "{}", size_of::<core::Circuit>());
     }
 }

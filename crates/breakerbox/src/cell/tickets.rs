@@ -32,6 +32,7 @@ impl Cell {
     /// Settles a ticket with its call's outcome.
     #[cold]
     pub(crate) fn settle_ticket(&self, ticket: &Ticket, outcome: &Outcome, times: &Times) -> MemberSettled {
+        times.telemetry.settled(outcome.kind);
         self.step(times, |member, at| {
             member.settle_ticket(ticket, outcome, at.policy, times.draw(), at.store_time)
         })

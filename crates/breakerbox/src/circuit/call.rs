@@ -109,7 +109,9 @@ impl Circuit {
                 // Acquiring the permit took so long that its time is over.
                 let retry_at = self.clock().to_store_time(self.clock().now());
                 permit.ignored();
-                return Err(CallError::Refused(Refusal::Probing { retry_at, retry_in: Duration::ZERO }));
+                let refusal = Refusal::Probing { retry_at, retry_in: Duration::ZERO };
+                self.clock().telemetry.refused(&refusal);
+                return Err(CallError::Refused(refusal));
             }
             Some(_) if !has_timer() => call.await,
             Some(limit) => match tokio::time::timeout(limit, call).await {
@@ -193,7 +195,7 @@ pub(crate) fn settle(permit: Permit<'_>, judgement: Classification) -> Settling 
     match judgement {
         Classification::SUCCESS => permit.succeed(),
         Classification { kind, retry_after } => {
-            permit.settling(|latency| Outcome { kind, latency, retry_after })
+            permit.settling(|latency| Outcome::new(kind, latency).with_retry_after(retry_after))
         }
     }
 }

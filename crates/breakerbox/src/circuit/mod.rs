@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use breakerbox_core::fleet::{MemberAnswer, MemberSettled, ReportDue};
 use breakerbox_core::{
-    self as core, Attribution, Change, Decision, Epoch, OverrideCommand, Policy, Record, Refusal, Settlement,
-    Status, Totals,
+    self as core, Attribution, Change, CircuitStatus, Decision, Epoch, OverrideCommand, Policy, Record,
+    Refusal, Settlement, Totals,
 };
 
 use tokio::time::Instant;
@@ -69,7 +69,10 @@ impl Circuit {
         }
         match self.cell.acquire_fast(self.clock()) {
             Some(Ok(held)) => Ok(Permit::new(self, Some(held))),
-            Some(Err(refusal)) if !self.shared.dry_run => Err(refusal),
+            Some(Err(refusal)) if !self.shared.dry_run => {
+                self.shared.times.telemetry.refused(&refusal);
+                Err(refusal)
+            }
             _ => match self.acquire_from_core() {
                 Ok(held) => Ok(Permit::new(self, held.map(Held::Decided))),
                 Err(refusal) => Err(*refusal),
@@ -187,6 +190,7 @@ impl Circuit {
 
     /// Returns the refusal; in dry-run mode, admits the call and reports the refusal to observers.
     pub(crate) fn refuse(&self, refusal: Refusal) -> Result<Option<Box<core::Permit>>, Box<Refusal>> {
+        self.shared.times.telemetry.refused(&refusal);
         if self.shared.dry_run {
             self.shared.observers.notify_refusal(self.key(), &refusal);
             return Ok(None);
@@ -247,7 +251,10 @@ impl Circuit {
         }
         match self.cell.acquire_fast(self.clock()) {
             Some(Ok(held)) => return Ok(Ok(Permit::new(self, Some(held)))),
-            Some(Err(refusal)) if !self.shared.dry_run => return Ok(Err(refusal)),
+            Some(Err(refusal)) if !self.shared.dry_run => {
+                self.shared.times.telemetry.refused(&refusal);
+                return Ok(Err(refusal));
+            }
             _ => {}
         }
         self.acquire_from_member()
@@ -306,14 +313,14 @@ impl Circuit {
 
     /// Returns the circuit's state. In a fleet, this is the state that all processes share.
     #[must_use]
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> CircuitStatus {
         self.cell.status()
     }
 
     /// Returns whether the circuit is open in this process only. This happens if this process's calls fail while those
     /// of the other processes succeed. Calls are then refused with [`Refusal::OpenLocally`], while the
     /// [state](Self::status), which is the fleet's, stays closed. Always false without a store, and with an [exclusive
-    /// store](crate::Builder::exclusive_store).
+    /// store](crate::BreakerboxBuilder::exclusive_store).
     #[must_use]
     pub fn is_open_locally(&self) -> bool {
         self.cell.is_open_locally()

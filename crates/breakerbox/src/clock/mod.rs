@@ -4,6 +4,8 @@
 //! old and costs almost nothing, which is enough for windows of many seconds. With a [`ManualClock`] both are exact,
 //! so that users' tests are exact to the microsecond.
 
+#[cfg(not(feature = "quanta"))]
+mod quanta;
 mod tokio_clock;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -17,6 +19,7 @@ use breakerbox_core::{RandomBits, Timestamp};
 pub use self::tokio_clock::TokioClock;
 pub(crate) use self::tokio_clock::is_paused;
 use crate::random::RandomSource;
+use crate::telemetry::Telemetry;
 
 /// A source of time. Implementations must be fast and must not access a circuit, because they are called while a
 /// circuit's lock is held.
@@ -33,6 +36,21 @@ pub trait Clock: Send + Sync + 'static {
 
 /// The machine's monotonic clock. It shows Unix time as of its first use, and ignores later adjustments of the system's
 /// time. So the throttles of a fleet, which do some things at fixed times, do them at about the same time.
+///
+/// # The clock thread
+///
+/// A call through a circuit does not read the machine's clock, unless a trip rule is about latency: a thread of the
+/// process, named `breakerbox-clock`, writes the time to an atomic every 2 ms, and calls load it. All registries and
+/// throttles that use the system clock share this thread.
+///
+/// - It starts with the first call, not when a registry is built.
+/// - Without calls for half a second it sleeps, and wakes up with the next call, which reads the machine's clock itself.
+///   An idle process is not woken up.
+/// - It ends when the last registry and throttle that uses the system clock is dropped.
+/// - While calls are made, it wakes up 500 times a second, reads the clock and writes one number.
+/// - If the system cannot start a thread, every call reads the machine's clock.
+///
+/// With a [`ManualClock`], a [`TokioClock`] or a clock of your own there is no such thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
@@ -108,6 +126,8 @@ pub(crate) struct Times {
     /// Whether every call must take the slow path, because the store is unavailable and calls are not decided locally.
     shut: AtomicBool,
     random: RandomSource,
+    /// The registry's telemetry, because circuits count in it and have no other link to their registry.
+    pub(crate) telemetry: Telemetry,
 }
 
 /// The minimum difference at which the offset to the store's clock is corrected, in microseconds. Smaller differences
@@ -115,9 +135,14 @@ pub(crate) struct Times {
 const TOLERANCE: u64 = 20_000;
 
 impl Times {
-    pub(crate) const fn new(clock: AnyClock, shared: Option<Consistency>, random: RandomSource) -> Self {
+    pub(crate) fn new(clock: AnyClock, shared: Option<Consistency>, random: RandomSource) -> Self {
         let (ahead, shut) = (AtomicU64::new(0), AtomicBool::new(false));
-        Self { clock, ahead, shared, is_exclusive: false, shut, random }
+        Self { clock, ahead, shared, is_exclusive: false, shut, random, telemetry: Telemetry::default() }
+    }
+
+    /// Sets the registry's telemetry.
+    pub(crate) fn with_telemetry(self, telemetry: Telemetry) -> Self {
+        Self { telemetry, ..self }
     }
 
     /// Sets whether this process is the store's only user.

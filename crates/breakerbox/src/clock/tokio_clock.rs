@@ -19,7 +19,7 @@ use super::Clock;
 ///
 /// ```
 /// use breakerbox::store::MemoryStore;
-/// use breakerbox::{Breakerbox, Status};
+/// use breakerbox::{Breakerbox, CircuitStatus};
 /// use std::time::Duration;
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?.block_on(async {
@@ -30,7 +30,7 @@ use super::Clock;
 ///     let _ = circuit.call(async { Err::<(), _>("connection refused") }).await;
 /// }
 /// breakers.flush().await?;
-/// assert_eq!(circuit.status(), Status::Open);
+/// assert_eq!(circuit.status(), CircuitStatus::Open);
 /// tokio::time::sleep(Duration::from_secs(40)).await; // Takes no time.
 /// assert_eq!(circuit.call(async { Ok::<_, ()>("back") }).await, Ok("back"));
 /// # Ok::<(), Box<dyn std::error::Error>>(()) })?;

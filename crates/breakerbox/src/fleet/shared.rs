@@ -33,6 +33,15 @@ pub(crate) struct Shared {
     pub(crate) opened_locally: AtomicU64,
 }
 
+/// Takes the registry's circuits out of the metrics.
+#[cfg(feature = "metrics")]
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.registry.for_each(|cell| cell.uncount(&self.times));
+        self.times.telemetry.flush();
+    }
+}
+
 impl Shared {
     pub(crate) fn new(
         policy: Policy,

@@ -9,7 +9,7 @@
 //! Two cases are not covered: a registry in a `static`, which is never dropped, in a program without a runtime; and
 //! requests that a blocked runtime's task has in flight. Outcomes that are lost this way are counted as
 //! [unanswered_reports](crate::Counts::unanswered_reports), if a handle is left to read the counters. With a
-//! [spawner](crate::Builder::spawner), dropping the last handle starts the flush there and does not wait, and tasks
+//! [spawner](crate::BreakerboxBuilder::spawner), dropping the last handle starts the flush there and does not wait, and tasks
 //! that are dropped count as killed.
 
 use std::sync::mpsc::sync_channel;

@@ -115,7 +115,7 @@ impl Shared {
 
     /// Swaps in a record, without retrying. If there is no response, determines whether the swap took place.
     pub(super) async fn swap(&self, fleet: &Fleet, cell: &Arc<Cell>, proposal: &Proposal) -> SwapResult {
-        let record = Record { tenant: self.stored_tenant(cell), ..proposal.step.record.clone() };
+        let record = proposal.step.record.clone().with_tenant(self.stored_tenant(cell));
         let swap = Swap {
             key: self.store_key(cell),
             expected: proposal.expected,

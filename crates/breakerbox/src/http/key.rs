@@ -39,11 +39,12 @@ impl fmt::Display for Tenant {
     }
 }
 
-/// Extracts keys from URLs, with one key for each endpoint, host or tenant, as [`Key::of`] builds them.
+/// Extracts keys from URLs, with one key for each endpoint, host or tenant, as [`Key::of`] and [`Key::of_url`] build
+/// them.
 ///
-/// The request's [`Tenant`] is part of the key. If a service has only one tenant, name it with
-/// [`or_tenant`](Self::or_tenant). Otherwise a request without a tenant is not sent, because it would share circuits
-/// with all other such requests.
+/// If a request has a [`Tenant`], the tenant is part of the key. Requests without a tenant share the circuits of their
+/// URL or host. If all calls of a service belong to tenants, set [`require_tenant`](Self::require_tenant), so that a
+/// request whose tenant was forgotten is not sent.
 ///
 /// The URL must be absolute, as in clients' requests. If paths contain ids (`/orders/17`), a circuit per endpoint is
 /// too fine-grained: use [`CircuitBy::Host`], or a function that knows your paths.
@@ -53,10 +54,10 @@ impl fmt::Display for Tenant {
 /// use breakerbox::{CircuitBy, ExtractKey, KeyError};
 ///
 /// let mut request = http::Request::get("https://Hooks.Acme.example:443/in?try=2").body(())?;
-/// let by_host = KeyFromUrl::by(CircuitBy::Host).or_tenant("shop");
-/// assert_eq!(by_host.key(&request)?.text(), "shop hooks.acme.example");
+/// let by_host = KeyFromUrl::by(CircuitBy::Host);
+/// assert_eq!(by_host.key(&request)?.text(), "hooks.acme.example");
 ///
-/// let by_endpoint = KeyFromUrl::by(CircuitBy::Endpoint);
+/// let by_endpoint = KeyFromUrl::by(CircuitBy::Endpoint).require_tenant();
 /// assert_eq!(by_endpoint.key(&request), Err(KeyError::NoTenant));
 /// request.extensions_mut().insert(Tenant::new("acme"));
 /// assert_eq!(by_endpoint.key(&request)?.text(), "acme https://hooks.acme.example/in");
@@ -65,25 +66,47 @@ impl fmt::Display for Tenant {
 #[derive(Clone, Debug)]
 pub struct KeyFromUrl {
     by: CircuitBy,
-    or_tenant: Option<Tenant>,
+    without_tenant: WithoutTenant,
+}
+
+/// What the key of a request without a [`Tenant`] is.
+#[derive(Clone, Debug)]
+enum WithoutTenant {
+    /// A key without a tenant.
+    Url,
+    /// The key for this tenant.
+    Default(Tenant),
+    /// None: the request is not sent.
+    Refused,
 }
 
 impl KeyFromUrl {
     /// Creates an extractor with one key for each endpoint, host or tenant.
     #[must_use]
     pub const fn by(by: CircuitBy) -> Self {
-        Self { by, or_tenant: None }
+        Self { by, without_tenant: WithoutTenant::Url }
     }
 
     /// Sets the tenant for requests without a [`Tenant`].
     #[must_use]
     pub fn or_tenant(self, name: &str) -> Self {
-        Self { or_tenant: Some(Tenant::new(name)), ..self }
+        Self { without_tenant: WithoutTenant::Default(Tenant::new(name)), ..self }
+    }
+
+    /// Refuses requests without a [`Tenant`], which are then not sent.
+    #[must_use]
+    pub fn require_tenant(self) -> Self {
+        Self { without_tenant: WithoutTenant::Refused, ..self }
     }
 
     pub(crate) fn of(&self, extensions: &http::Extensions, url: &str) -> Result<Key, KeyError> {
-        let tenant = extensions.get().or(self.or_tenant.as_ref()).ok_or(KeyError::NoTenant)?;
-        Key::of(tenant.name(), url, self.by)
+        match (extensions.get::<Tenant>(), &self.without_tenant) {
+            (Some(tenant), _) | (None, WithoutTenant::Default(tenant)) => {
+                Key::of(tenant.name(), url, self.by)
+            }
+            (None, WithoutTenant::Url) => Key::of_url(url, self.by),
+            (None, WithoutTenant::Refused) => Err(KeyError::NoTenant),
+        }
     }
 }
 

@@ -1,11 +1,11 @@
 //! Keys, outcomes and load signals for HTTP requests, responses and errors. Requires the feature `http`, which
-//! `tower` and `reqwest-middleware` enable.
+//! `tower` and `reqwest` enable.
 //!
 //! | part | what it does |
 //! | --- | --- |
 //! | [`KeyFromUrl`], [`Tenant`] | extract a request's key |
 //! | [`PriorityFromExtension`] | extracts a request's priority |
-//! | [`HttpOutcomes`] | classifies a response or an error for a circuit |
+//! | [`HttpOutcomes`], [`by_status`] | classify a response or an error for a circuit |
 //! | [`HttpOverload`] | classifies a response or an error for a throttle |
 //! | [`retry_after`] | returns when the destination accepts requests again |
 //! | [`NotSent`] | the error for a call that was never sent, and the response to return for it |
@@ -27,7 +27,7 @@ mod statuses;
 pub(crate) use guard::{classify_for_circuit, classify_for_throttle};
 pub use key::{KeyFromUrl, Tenant};
 pub use not_sent::NotSent;
-pub use outcomes::HttpOutcomes;
+pub use outcomes::{HttpOutcomes, by_status};
 pub use overload::HttpOverload;
 pub use priority::PriorityFromExtension;
 pub use retry_after::retry_after;

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::time::SystemTime;
 
-use breakerbox_core::OutcomeKind;
+use breakerbox_core::{OutcomeKind, StatusMeaning};
 use http::{HeaderMap, StatusCode};
 
 use super::BoxError;
@@ -18,9 +18,12 @@ use crate::throttle::was_never_sent;
 /// | result | classification |
 /// | --- | --- |
 /// | 408, 429, 500 and above | failure, with the time from `Retry-After` |
-/// | any other status | success: the destination works, even if it rejects the request |
+/// | any other status, including 404 | success: the destination works, even if it rejects the request |
 /// | the error for a call that was [never sent](super::NotSent) | ignored |
 /// | any other error | failure |
+///
+/// The statuses are those of [`StatusMeaning`], column `call`. The gateway uses its column `delivery`, because a webhook
+/// endpoint that returns a 404 is not there, and because it answers a 429 by pausing the endpoint instead of tripping.
 ///
 /// If there is a throttle around the circuit, leave 429 to the throttle: it reduces the rate, whereas the circuit
 /// would stop all calls.
@@ -58,7 +61,7 @@ impl HttpOutcomes {
     /// Classifies a response with this status and these headers.
     #[must_use]
     pub fn of(&self, status: StatusCode, headers: &HeaderMap) -> Classification {
-        match self.statuses.of(status).unwrap_or_else(|| usual(status)) {
+        match self.statuses.of(status).unwrap_or_else(|| StatusMeaning::of(status.as_u16(), false).call) {
             OutcomeKind::Success => Classification::SUCCESS,
             OutcomeKind::Ignored => Classification::IGNORED,
             OutcomeKind::Failure => retry_after(headers, SystemTime::now())
@@ -73,6 +76,30 @@ impl HttpOutcomes {
     }
 }
 
+/// Classifies a result by the status of its response, as [`HttpOutcomes`] does with the default rules: a 500 is a
+/// failure, although the client returned `Ok`.
+///
+/// ```
+/// # #[cfg(feature = "reqwest")]
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// use breakerbox::http::by_status;
+/// use breakerbox::{Breakerbox, CircuitBy, Key};
+///
+/// # let (client, url) = (reqwest::Client::new(), "http://127.0.0.1:1/orders");
+/// let breakers = Breakerbox::builder().build();
+/// let circuit = breakers.circuit_of(&Key::of_url(url, CircuitBy::Host)?);
+/// let response = circuit.call_classified(by_status, client.get(url).send()).await;
+/// # assert!(response.is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn by_status<T, E>(result: &Result<T, E>) -> Classification
+where
+    HttpOutcomes: ClassifyResponse<T, E>,
+{
+    HttpOutcomes::new().classify_response(result)
+}
+
 impl Default for HttpOutcomes {
     fn default() -> Self {
         Self::new()
@@ -85,13 +112,6 @@ impl<B> ClassifyResponse<http::Response<B>, BoxError> for HttpOutcomes {
             Ok(response) => self.of(response.status(), response.headers()),
             Err(error) => self.of_error(&**error),
         }
-    }
-}
-
-fn usual(status: StatusCode) -> OutcomeKind {
-    match status.as_u16() {
-        408 | 429 | 500.. => OutcomeKind::Failure,
-        _ => OutcomeKind::Success,
     }
 }
 

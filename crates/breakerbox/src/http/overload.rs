@@ -2,6 +2,7 @@
 
 use std::error::Error;
 
+use breakerbox_core::StatusMeaning;
 use breakerbox_core::throttle::LoadSignal;
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, StatusCode};
@@ -63,7 +64,10 @@ impl HttpOverload {
     /// Classifies a response with this status and these headers.
     #[must_use]
     pub fn of(&self, status: StatusCode, headers: &HeaderMap) -> LoadSignal {
-        self.statuses.of(status).unwrap_or_else(|| usual(status, headers))
+        let has_retry_after = headers.contains_key(RETRY_AFTER);
+        self.statuses
+            .of(status)
+            .unwrap_or_else(|| StatusMeaning::of(status.as_u16(), has_retry_after).throttle)
     }
 
     /// Classifies an error.
@@ -89,15 +93,6 @@ impl<B> Classify<http::Response<B>, BoxError> for HttpOverload {
             Ok(response) => self.of(response.status(), response.headers()),
             Err(error) => self.of_error(&**error),
         }
-    }
-}
-
-fn usual(status: StatusCode, headers: &HeaderMap) -> LoadSignal {
-    match status.as_u16() {
-        429 | 504 => LoadSignal::Reject,
-        // Without that header, 503 is a failure like any other, and the circuit handles it.
-        503 if headers.contains_key(RETRY_AFTER) => LoadSignal::Reject,
-        _ => LoadSignal::Accept,
     }
 }
 

@@ -38,7 +38,7 @@ fn of_tower(_: &(dyn Error + 'static)) -> Option<LoadSignal> {
 }
 
 /// Classifies a reqwest error, whether or not a middleware error wraps it.
-#[cfg(feature = "reqwest-middleware")]
+#[cfg(feature = "reqwest")]
 fn of_reqwest(error: &(dyn Error + 'static)) -> Option<LoadSignal> {
     match error.downcast_ref::<reqwest::Error>()? {
         client if client.is_timeout() => Some(LoadSignal::Reject),
@@ -47,7 +47,7 @@ fn of_reqwest(error: &(dyn Error + 'static)) -> Option<LoadSignal> {
     }
 }
 
-#[cfg(not(feature = "reqwest-middleware"))]
+#[cfg(not(feature = "reqwest"))]
 fn of_reqwest(_: &(dyn Error + 'static)) -> Option<LoadSignal> {
     None
 }

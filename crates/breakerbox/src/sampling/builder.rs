@@ -9,7 +9,7 @@ use super::election::LeaderElection;
 use super::handle::Sampling;
 use super::report::SamplingEvent;
 use super::sampler::Sampler;
-use crate::builder::Builder;
+use crate::builder::BreakerboxBuilder;
 
 /// The default interval between two of the leader's ticks.
 pub const DEFAULT_SAMPLE_EVERY: Duration = Duration::from_secs(15);
@@ -20,7 +20,7 @@ pub const DEFAULT_POLL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Builds a [`Sampling`].
 #[must_use]
 pub struct SamplingBuilder {
-    builder: Builder,
+    builder: BreakerboxBuilder,
     policy: PolicyBuilder,
     settings: Settings,
     sampler: Option<Arc<dyn Sampler>>,
@@ -41,7 +41,7 @@ pub(super) struct Settings {
 /// The minimum length of a term, so that a leader does not lose its term when the store is slow for a moment.
 const SHORTEST_TERM: Duration = Duration::from_secs(5);
 
-impl Builder {
+impl BreakerboxBuilder {
     /// Builds sampled circuits, for outcomes that are already in your database. One process in the fleet, the leader,
     /// reads the outcomes from the database; the circuits do not observe calls. See [`sampling`](crate::sampling).
     /// `policy` replaces the policy set with [`policy`](Self::policy).
@@ -51,7 +51,7 @@ impl Builder {
 }
 
 impl SamplingBuilder {
-    fn new(builder: Builder, policy: PolicyBuilder) -> Self {
+    fn new(builder: BreakerboxBuilder, policy: PolicyBuilder) -> Self {
         let settings = Settings {
             sample_every: DEFAULT_SAMPLE_EVERY,
             poll_timeout: DEFAULT_POLL_TIMEOUT,
@@ -94,7 +94,7 @@ impl SamplingBuilder {
     /// If the policy or a setting is not valid, or there is no store.
     ///
     /// # Panics
-    /// As [`Builder::build`].
+    /// As [`BreakerboxBuilder::build`].
     pub fn build(self) -> Result<Sampling, SamplingError> {
         // A process without a sampler decides nothing, so it may have any policy that the leader may have.
         let has_runs = self.sampler.as_deref().is_none_or(<dyn Sampler>::returns_runs);

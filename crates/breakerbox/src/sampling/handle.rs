@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use breakerbox_core::{
-    Attribution, Change, Key, KeyError, OverrideCommand, PolicyBuilder, Record, Refusal, Status,
+    Attribution, Change, CircuitStatus, Key, KeyError, OverrideCommand, PolicyBuilder, Record, Refusal,
 };
 
 use super::builder::{SamplingError, policy_for};
@@ -148,7 +148,7 @@ impl SampledCircuit {
 
     /// Returns the state, as far as this process knows it.
     #[must_use]
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> CircuitStatus {
         self.0.status()
     }
 

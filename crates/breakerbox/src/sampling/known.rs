@@ -10,7 +10,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use breakerbox_core::{Record, Status};
+use breakerbox_core::{CircuitStatus, Record};
 
 use super::leader::Leader;
 use super::tick::TickError;
@@ -88,11 +88,11 @@ impl Known {
             self.is_whole = true;
             return self.list(leader, None).await.map(drop);
         }
-        let mut there = self.list(leader, Some(Status::Open)).await?;
-        there.extend(self.list(leader, Some(Status::HalfOpen)).await?);
+        let mut there = self.list(leader, Some(CircuitStatus::Open)).await?;
+        there.extend(self.list(leader, Some(CircuitStatus::HalfOpen)).await?);
         // A circuit that was open or half-open, and is no longer listed as such, has changed without a message.
         let gone = |(key, record): (&Arc<str>, &Record)| {
-            let was_there = matches!(record.status(), Status::Open | Status::HalfOpen);
+            let was_there = matches!(record.status(), CircuitStatus::Open | CircuitStatus::HalfOpen);
             (was_there && !there.contains(key)).then(|| Arc::clone(key))
         };
         let gone: Vec<_> = self.records.iter().filter_map(gone).collect();
@@ -108,7 +108,8 @@ impl Known {
     fn forget(&mut self, leader: &Leader<'_>) {
         let now = leader.shared.times.to_store_time(leader.shared.times.now());
         self.records.retain(|key, record| {
-            record.status() != Status::Closed || !record.is_forgettable(&leader.shared.policy_of(key), now)
+            record.status() != CircuitStatus::Closed
+                || !record.is_forgettable(&leader.shared.policy_of(key), now)
         });
     }
 
@@ -117,7 +118,7 @@ impl Known {
     async fn list(
         &mut self,
         leader: &Leader<'_>,
-        status: Option<Status>,
+        status: Option<CircuitStatus>,
     ) -> Result<HashSet<Arc<str>>, TickError> {
         let (shared, fleet) = (leader.shared, leader.fleet);
         let prefix = shared.name_prefix().to_owned();
@@ -132,7 +133,7 @@ impl Known {
             let page = shared.read_store(fleet, page).await.map_err(|_| TickError::Interrupted)?.value;
             for (store_key, record) in page.circuits {
                 let Some(key) = shared.key_of(&store_key).map(Arc::from) else { continue };
-                if record.status() != Status::Closed {
+                if record.status() != CircuitStatus::Closed {
                     apply_to_process(shared, &key, &record);
                 }
                 if status.is_some() {

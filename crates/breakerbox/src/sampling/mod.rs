@@ -4,7 +4,7 @@
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | [`Sampling`] | all sampled circuits, by key; built by [`Builder::sampling`](crate::Builder::sampling) |
+//! | [`Sampling`] | all sampled circuits, by key; built by [`BreakerboxBuilder::sampling`](crate::BreakerboxBuilder::sampling) |
 //! | [`SampledCircuit`], [`Checked`] | a handle to one circuit, and the result of a check |
 //! | [`Sampler`], [`Poll`], [`Since`] | the source of the totals, and a request to it |
 //! | [`SqlTable`], [`SqlQuery`] | the table or your own query for an SQL sampler: see `SqliteSampler`, and `PostgresSampler` in `breakerbox-postgres` |
@@ -22,7 +22,7 @@
 //! impl Sampler for Attempts {
 //!     async fn sample(&self, poll: &Poll) -> Result<HashMap<String, Sample>, SampleError> {
 //!         // One question for all keys: what finished within `poll.window`, except for those in `poll.since`.
-//!         Ok(HashMap::from([("acme".into(), Sample { successes: 9, failures: 1, ..Sample::default() })]))
+//!         Ok(HashMap::from([("acme".into(), Sample::new(9, 1))]))
 //!     }
 //! }
 //!

@@ -152,21 +152,18 @@ impl File {
             };
             let recent = match recent.filter(|_| poll.recent.is_some()) {
                 Some((successes, failures)) if known("recent_successes", Some(successes))?.is_some() => {
-                    Some(RecentSample {
-                        successes: number("recent_successes", successes)?,
-                        failures: number("recent_failures", failures)?,
-                        latency_sum: latency("recent_latency_sum_us", recent_latency)?,
-                    })
+                    let (successes, failures) =
+                        (number("recent_successes", successes)?, number("recent_failures", failures)?);
+                    let mut recent = RecentSample::new(successes, failures);
+                    recent.latency_sum = latency("recent_latency_sum_us", recent_latency)?;
+                    Some(recent)
                 }
                 _ => None,
             };
-            let sample = Sample {
-                successes: number("successes", successes)?,
-                failures: number("failures", failures)?,
-                latency_sum: latency("latency_sum_us", latency_sum)?,
-                recent,
-                failure_run: known("failure_run", run)?.map(|run| u64::try_from(run).unwrap_or(0)),
-            };
+            let mut sample = Sample::new(number("successes", successes)?, number("failures", failures)?);
+            sample.latency_sum = latency("latency_sum_us", latency_sum)?;
+            sample.recent = recent;
+            sample.failure_run = known("failure_run", run)?.map(|run| u64::try_from(run).unwrap_or(0));
             let key: String = row.get(key).map_err(|error| unreadable("key", &error))?;
             samples.insert(key, sample);
         }

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use breakerbox_core::fleet::Proposal;
 use breakerbox_core::{
-    LatestSuccesses, MissingLatencySum, RandomBits, Record, Sample, Span, Status, Step, Timestamp, Version,
+    CircuitStatus, LatestSuccesses, MissingLatencySum, RandomBits, Record, Sample, Span, Step, Timestamp,
+    Version,
 };
 use tokio::time::Instant;
 
@@ -138,7 +139,7 @@ impl<'t> Tick<'t> {
     async fn evaluate(&mut self, samples: HashMap<String, Sample>) -> Result<Vec<Decided>, TickError> {
         let mut keys: Vec<(Arc<str>, Sample)> = Vec::with_capacity(samples.len());
         for (key, record) in self.known.iter() {
-            if record.status() != Status::Closed && !samples.contains_key(&**key) {
+            if record.status() != CircuitStatus::Closed && !samples.contains_key(&**key) {
                 keys.push((Arc::clone(key), Sample::default()));
             }
         }
@@ -243,7 +244,7 @@ impl<'t> Tick<'t> {
         Swap {
             key: self.shared().name_of(key),
             expected: *expected,
-            record: Record { tenant: Some(tenant_of(key).into()), ..step.record.clone() },
+            record: step.record.clone().with_tenant(Some(tenant_of(key).into())),
             not_after: self.term.not_after(),
             keep_for: *keep_for,
         }

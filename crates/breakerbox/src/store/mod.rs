@@ -25,6 +25,10 @@
 //! swap whose response was lost is resolved by reading the version, which is random and so cannot be another
 //! process's.
 //!
+//! **Compatibility.** The types that a store exchanges ([`Delta`], [`Swap`], [`ListQuery`] and so on) are exhaustive on
+//! purpose: a store that ignored a new field would lose data, so a new field is a breaking change. Records are
+//! non-exhaustive, because a store keeps them as a whole, in their serialized form.
+//!
 //! The memory store is [`MemoryStore`]. Verify other stores with the conformance suite in `breakerbox-testkit`.
 
 mod changes;
@@ -38,7 +42,7 @@ use async_trait::async_trait;
 pub use breakerbox_core::fleet::{
     BucketDelta, Delta, Merged, RampReply, RampRequest, RampState, RampStep, RampView, ReleasedSlot, RunDelta,
 };
-use breakerbox_core::{Nonce, Record, Status, Timestamp, Version};
+use breakerbox_core::{CircuitStatus, Nonce, Record, Timestamp, Version};
 
 pub use self::changes::{Announcer, Changes, StoreEvent};
 pub use self::memory::{MemorySnapshot, MemoryStore};
@@ -243,7 +247,7 @@ pub struct ListQuery {
     /// The prefix that keys must have; empty matches all keys. To list a tenant's keys, use its name and a space.
     pub prefix: String,
     /// The state that circuits must have; `None` matches any state.
-    pub status: Option<Status>,
+    pub status: Option<CircuitStatus>,
     /// The position at which the previous page ended; `None` for the first page.
     pub after: Option<Cursor>,
     /// The maximum number of circuits in the page; at least 1.

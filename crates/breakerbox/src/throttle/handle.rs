@@ -240,7 +240,7 @@ impl<C> Builder<C> {
         Config { clock: self.clock.or_paused(), classify: self.classify, observers: self.observers }
     }
 
-    /// Limits the number and memory of each tenant's throttles, as for [circuits](crate::Builder::tenant_limit).
+    /// Limits the number and memory of each tenant's throttles, as for [circuits](crate::BreakerboxBuilder::tenant_limit).
     /// Applies to [`build_keyed`](Self::build_keyed) only.
     pub fn tenant_limit(mut self, limit: TenantLimit) -> Self {
         self.of_tenant = Some(limit);

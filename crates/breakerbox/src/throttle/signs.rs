@@ -39,7 +39,11 @@ pub(crate) fn was_never_sent(error: &(dyn Error + 'static)) -> bool {
 }
 
 fn is_never_sent(error: &(dyn Error + 'static)) -> bool {
-    error.is::<Refusal>() || error.is::<Shed>() || error.is::<KeyError>() || is_local_overload(error)
+    error.is::<Refusal>()
+        || error.is::<Shed>()
+        || error.is::<KeyError>()
+        || is_local_overload(error)
+        || is_unbuilt(error)
 }
 
 /// Returns whether tower's own load shedding refused the call, because the inner service was not ready.
@@ -50,6 +54,17 @@ fn is_local_overload(error: &(dyn Error + 'static)) -> bool {
 
 #[cfg(not(feature = "tower"))]
 fn is_local_overload(_: &(dyn Error + 'static)) -> bool {
+    false
+}
+
+/// Returns whether a request could not be built, for example because its URL is not valid.
+#[cfg(feature = "reqwest")]
+fn is_unbuilt(error: &(dyn Error + 'static)) -> bool {
+    error.downcast_ref().is_some_and(reqwest::Error::is_builder)
+}
+
+#[cfg(not(feature = "reqwest"))]
+fn is_unbuilt(_: &(dyn Error + 'static)) -> bool {
     false
 }
 

@@ -20,7 +20,7 @@
 //!
 //! # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
 //! # let client = tower::service_fn(async |_: Request<()>| Ok::<_, std::io::Error>(Response::new(())));
-//! let by_host = KeyFromUrl::by(CircuitBy::Host).or_tenant("shop");
+//! let by_host = KeyFromUrl::by(CircuitBy::Host);
 //! let outcomes = HttpOutcomes::new().status(StatusCode::TOO_MANY_REQUESTS, OutcomeKind::Ignored);
 //! let mut client = ServiceBuilder::new()
 //!     .layer(ThrottleLayer::keyed(Throttle::builder().build_keyed(10_000), by_host.clone()))

@@ -4,7 +4,9 @@ use std::convert::Infallible;
 use std::future::Ready;
 use std::time::Duration;
 
-use breakerbox::{Breakerbox, CallError, Circuit, Classification, Clock, ProbeTimeout, Refusal, Status};
+use breakerbox::{
+    Breakerbox, CallError, Circuit, CircuitStatus, Classification, Clock, ProbeTimeout, Refusal,
+};
 
 use crate::service::{Service, secs, simple};
 
@@ -78,7 +80,7 @@ async fn a_probe_is_given_up_at_its_deadline() {
     let hanging = std::future::pending::<Answer>();
     assert_eq!(circuit.call(hanging).await, Err(CallError::ProbeTimedOut(ProbeTimeout)));
     assert_eq!(start.elapsed(), secs(10), "probe_timeout");
-    assert_eq!(circuit.status(), Status::Open);
+    assert_eq!(circuit.status(), CircuitStatus::Open);
 }
 
 #[tokio::test]
@@ -128,23 +130,23 @@ fn panic<T>() -> T {
 async fn a_probe_that_panics_holds_up_nobody() {
     for (panics, then) in [
         // The permit is dropped within the cancel grace period, and the lease with it.
-        (Panics::InTheCall, Status::HalfOpen),
-        (Panics::InABlockingCall, Status::HalfOpen),
-        (Panics::InTheClassifier, Status::HalfOpen),
+        (Panics::InTheCall, CircuitStatus::HalfOpen),
+        (Panics::InABlockingCall, CircuitStatus::HalfOpen),
+        (Panics::InTheClassifier, CircuitStatus::HalfOpen),
         // The call failed, and was settled before the fallback ran.
-        (Panics::BeforeTheFallback, Status::Open),
-        (Panics::InTheFallback, Status::Open),
+        (Panics::BeforeTheFallback, CircuitStatus::Open),
+        (Panics::InTheFallback, CircuitStatus::Open),
     ] {
         let service = Service::new(&simple().cool_off_factor(1.0));
         let circuit = service.tripped("e1");
         service.clock.advance(secs(30));
         assert!(tokio::spawn(panics.call(circuit.clone())).await.unwrap_err().is_panic(), "{panics:?}");
         assert_eq!(circuit.status(), then, "{panics:?}");
-        if then == Status::Open {
+        if then == CircuitStatus::Open {
             service.clock.advance(secs(30));
         }
         assert_eq!(circuit.call(async { Answer::Ok("up") }).await, Ok("up"), "{panics:?}");
-        assert_eq!(circuit.status(), Status::Closed, "{panics:?}");
+        assert_eq!(circuit.status(), CircuitStatus::Closed, "{panics:?}");
     }
 }
 
@@ -186,7 +188,7 @@ fn threads_can_call_too_without_any_runtime() {
         Answer::Ok("up")
     });
     assert_eq!(too_late, Ok("up"), "the caller has its answer");
-    assert_eq!(circuit.status(), Status::Open, "but the probe came too late");
+    assert_eq!(circuit.status(), CircuitStatus::Open, "but the probe came too late");
 }
 
 #[test]
@@ -197,7 +199,7 @@ fn a_probe_on_another_runtime_needs_no_timer() {
     let mut call = Box::pin(circuit.call(async { Answer::Ok("up") }));
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     assert!(matches!(call.as_mut().poll(&mut context), std::task::Poll::Ready(Ok("up"))));
-    assert_eq!(circuit.status(), Status::Closed);
+    assert_eq!(circuit.status(), CircuitStatus::Closed);
 }
 
 #[test]
@@ -207,7 +209,7 @@ fn a_probe_on_a_runtime_without_a_timer_is_left_to_run() {
     service.clock.advance(secs(30));
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     assert_eq!(runtime.block_on(circuit.call(async { Answer::Ok("up") })), Ok("up"));
-    assert_eq!(circuit.status(), Status::Closed);
+    assert_eq!(circuit.status(), CircuitStatus::Closed);
 }
 
 #[tokio::test(start_paused = true)]
@@ -221,7 +223,7 @@ async fn dry_run_cuts_no_call_short() {
         Answer::Ok("late, but there")
     };
     assert_eq!(circuit.call(slow).await, Ok("late, but there"));
-    assert_eq!(circuit.status(), Status::HalfOpen, "as a probe it came too late");
+    assert_eq!(circuit.status(), CircuitStatus::HalfOpen, "as a probe it came too late");
 }
 
 /// A clock that advances by eleven seconds with each read, so that a probe's deadline has passed before the probe
@@ -245,7 +247,7 @@ async fn a_probe_without_time_left_is_not_made_and_holds_up_nobody() {
         let answer = circuit.call(async { Answer::Ok("never polled") }).await;
         assert!(matches!(answer, Err(CallError::Refused(Refusal::Open { .. } | Refusal::Probing { .. }))));
     }
-    assert_eq!(circuit.status(), Status::HalfOpen, "nobody has probed, and anybody may");
+    assert_eq!(circuit.status(), CircuitStatus::HalfOpen, "nobody has probed, and anybody may");
 }
 
 #[test]

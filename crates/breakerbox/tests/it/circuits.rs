@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use breakerbox::{Attribution, Outcome, OverrideCommand, Policy, Refusal, Settlement, Status, TripRule};
+use breakerbox::{
+    Attribution, CircuitStatus, Outcome, OverrideCommand, Policy, Refusal, Settlement, TripRule,
+};
 
 use crate::service::{Service, fail, secs, simple, succeed};
 
@@ -17,9 +19,9 @@ fn a_whole_life() {
     assert_eq!(probe.time_left(), Some(secs(10)));
     assert!(matches!(circuit.try_acquire(), Err(Refusal::Probing { .. })));
     assert_eq!(probe.success(), Settlement::Counted);
-    assert_eq!(circuit.status(), Status::Closed);
+    assert_eq!(circuit.status(), CircuitStatus::Closed);
     let states: Vec<_> = service.changes().into_iter().map(|(_, status)| status).collect();
-    assert_eq!(states, [Status::Open, Status::HalfOpen, Status::Closed]);
+    assert_eq!(states, [CircuitStatus::Open, CircuitStatus::HalfOpen, CircuitStatus::Closed]);
 }
 
 #[test]
@@ -40,9 +42,9 @@ fn a_success_can_complete_the_evidence() {
     let service = Service::new(&Policy::builder().min_calls(4).failure_rate(75).consecutive_failures(None));
     let circuit = service.circuit("e1");
     fail(&circuit, 3);
-    assert_eq!(circuit.status(), Status::Closed);
+    assert_eq!(circuit.status(), CircuitStatus::Closed);
     succeed(&circuit, 1);
-    assert_eq!(circuit.status(), Status::Open);
+    assert_eq!(circuit.status(), CircuitStatus::Open);
 }
 
 #[test]
@@ -52,10 +54,10 @@ fn old_successes_that_leave_the_window_let_a_success_trip() {
     succeed(&circuit, 100);
     service.clock.advance(secs(50));
     fail(&circuit, 60);
-    assert_eq!(circuit.status(), Status::Closed, "60 of 160");
+    assert_eq!(circuit.status(), CircuitStatus::Closed, "60 of 160");
     service.clock.advance(secs(12));
     succeed(&circuit, 1);
-    assert_eq!(circuit.status(), Status::Open, "60 of 61");
+    assert_eq!(circuit.status(), CircuitStatus::Open, "60 of 61");
 }
 
 #[test]
@@ -66,12 +68,12 @@ fn slow_successes_are_noticed() {
         let service = Service::new(&policy);
         let circuit = service.circuit("e1");
         for millis in [100, 100, 2_000, 2_000] {
-            assert_eq!(circuit.status(), Status::Closed);
+            assert_eq!(circuit.status(), CircuitStatus::Closed);
             let permit = circuit.try_acquire().unwrap();
             service.clock.advance(Duration::from_millis(millis));
             permit.success();
         }
-        assert_eq!(circuit.status(), Status::Open, "{rule}");
+        assert_eq!(circuit.status(), CircuitStatus::Open, "{rule}");
     }
 }
 
@@ -88,7 +90,7 @@ fn quick_successes_count_for_the_mean() {
     let permit = circuit.try_acquire().unwrap();
     service.clock.advance(secs(9));
     permit.success();
-    assert_eq!(circuit.status(), Status::Closed, "ten seconds in eleven calls");
+    assert_eq!(circuit.status(), CircuitStatus::Closed, "ten seconds in eleven calls");
 }
 
 #[test]
@@ -102,7 +104,7 @@ fn dropped_permits_are_cancelled_or_failures() {
         service.clock.advance(secs(1));
         drop(permit);
     }
-    assert_eq!(circuit.status(), Status::Open);
+    assert_eq!(circuit.status(), CircuitStatus::Open);
 }
 
 #[test]
@@ -159,7 +161,7 @@ fn dry_run_reports_and_refuses_nothing() {
     assert_eq!(*refused.lock().unwrap(), [("e1".to_string(), "open")]);
     service.clock.advance(secs(30));
     succeed(&circuit, 1);
-    assert_eq!(circuit.status(), Status::Closed, "it lives its whole life");
+    assert_eq!(circuit.status(), CircuitStatus::Closed, "it lives its whole life");
 }
 
 #[test]

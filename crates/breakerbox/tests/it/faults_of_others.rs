@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use breakerbox::{Breakerbox, CallError, Policy, PolicyBuilder, Refusal, Settlement, Status};
+use breakerbox::{Breakerbox, CallError, CircuitStatus, Policy, PolicyBuilder, Refusal, Settlement};
 use tokio::sync::Barrier;
 
 use crate::service::{Service, fail, secs, simple, succeed};
@@ -44,7 +44,7 @@ async fn a_stampede_after_the_open_time() {
             Err(error) => assert!(matches!(error, CallError::Refused(Refusal::Probing { .. })), "{error:?}"),
         }
     }
-    assert_eq!((let_in, circuit.status()), (1, Status::Closed));
+    assert_eq!((let_in, circuit.status()), (1, CircuitStatus::Closed));
 }
 
 /// Drops a probe. In other breakers, no later call ever probes.
@@ -60,7 +60,7 @@ fn a_dropped_probe_that_blocks_for_ever() {
         );
     }
     succeed(&circuit, 1);
-    assert_eq!(circuit.status(), Status::Closed);
+    assert_eq!(circuit.status(), CircuitStatus::Closed);
 }
 
 /// A call that was admitted before a trip succeeds after it.
@@ -85,7 +85,7 @@ fn a_stale_success_that_closes_a_half_open_circuit() {
     );
     assert_eq!(circuit.record(), probing);
     assert_eq!(service.breakers.counts().late_results, 4);
-    assert_eq!((probe.success(), circuit.status()), (Settlement::Counted, Status::Closed));
+    assert_eq!((probe.success(), circuit.status()), (Settlement::Counted, CircuitStatus::Closed));
 }
 
 /// Fails calls after ten thousand successes have left the window. In other breakers, it takes ten thousand failures to
@@ -97,9 +97,9 @@ fn a_window_that_does_not_slide() {
     succeed(&circuit, 10_000);
     service.clock.advance(secs(1));
     fail(&circuit, 9);
-    assert_eq!(circuit.status(), Status::Closed, "min_calls is 10");
+    assert_eq!(circuit.status(), CircuitStatus::Closed, "min_calls is 10");
     fail(&circuit, 1);
-    assert_eq!(circuit.status(), Status::Open);
+    assert_eq!(circuit.status(), CircuitStatus::Open);
 }
 
 /// Fails calls within a millisecond, in which a time-based moving average hardly changes. The table's last column is
@@ -123,7 +123,7 @@ fn a_burst_that_is_missed() {
         }
         let burst = (1..=3_000).find(|_| {
             circuit.try_acquire().unwrap().failure();
-            circuit.status() == Status::Open
+            circuit.status() == CircuitStatus::Open
         });
         assert_eq!(burst, Some(trips_at), "{what}");
     }
@@ -146,7 +146,7 @@ fn a_burst_that_is_missed_because_it_comes_from_many_threads() {
             });
         }
     });
-    assert_eq!(circuit.status(), Status::Open);
+    assert_eq!(circuit.status(), CircuitStatus::Open);
     let late = service.breakers.counts().late_results;
     assert_eq!(late, 100, "3,000 failures, of which the 2,900th tripped");
 }
@@ -187,7 +187,7 @@ fn a_crash_that_holds_up_for_a_cool_off() {
     assert!(circuit.try_acquire().is_err());
     service.clock.advance(Duration::from_micros(1));
     succeed(&circuit, 1);
-    assert_eq!(circuit.status(), Status::Closed);
+    assert_eq!(circuit.status(), CircuitStatus::Closed);
 }
 
 /// The first probe's lease expires, a second probe fails, and then the first one succeeds.
@@ -203,7 +203,7 @@ fn a_late_success_that_closes_an_open_circuit() {
     next.failure();
     let open = circuit.record();
     assert_eq!(lost.success(), Settlement::Late);
-    assert_eq!((circuit.record(), circuit.status()), (open, Status::Open));
+    assert_eq!((circuit.record(), circuit.status()), (open, CircuitStatus::Open));
 }
 
 /// The first probe's lease expires, and the probe succeeds while a second one is in flight.
@@ -217,8 +217,8 @@ fn a_late_success_that_closes_somebody_elses_half_open_circuit() {
     let next = circuit.try_acquire().unwrap();
     let probing = circuit.record();
     assert_eq!(lost.success(), Settlement::Late);
-    assert_eq!((circuit.record(), circuit.status()), (probing, Status::HalfOpen));
-    assert_eq!((next.success(), circuit.status()), (Settlement::Counted, Status::Closed));
+    assert_eq!((circuit.record(), circuit.status()), (probing, CircuitStatus::HalfOpen));
+    assert_eq!((next.success(), circuit.status()), (Settlement::Counted, CircuitStatus::Closed));
 }
 
 /// Lets 48 threads race for a probe, by the real clock. Other breakers read the state, then take the lock, and do not
@@ -231,8 +231,8 @@ fn a_state_that_is_not_read_again_after_the_lease_is_taken() {
     let (seen, closed) = (Arc::clone(&half_opened), Arc::clone(&recovered));
     let policy = simple().cool_off(Duration::from_millis(1)).cool_off_factor(1.0).build().unwrap();
     let breakers = Breakerbox::builder().policy(policy).observer(move |event| {
-        seen.fetch_add(u64::from(event.change.to == Status::HalfOpen), Ordering::SeqCst);
-        closed.fetch_add(u64::from(event.change.to == Status::Closed), Ordering::SeqCst);
+        seen.fetch_add(u64::from(event.change.to == CircuitStatus::HalfOpen), Ordering::SeqCst);
+        closed.fetch_add(u64::from(event.change.to == CircuitStatus::Closed), Ordering::SeqCst);
     });
     let circuit = breakers.build().circuit("e1").unwrap();
     let probes = AtomicU64::new(0);

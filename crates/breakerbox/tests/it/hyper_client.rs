@@ -8,7 +8,7 @@ use breakerbox::http::{HttpOverload, KeyFromUrl, NotSent};
 use breakerbox::throttle::{Classify as _, LoadSignal, Throttle};
 use breakerbox::tower::circuit::CircuitLayer;
 use breakerbox::tower::throttle::ThrottleLayer;
-use breakerbox::{CircuitBy, Status};
+use breakerbox::{CircuitBy, CircuitStatus};
 use http::{Request, Response};
 use http_body_util::Full;
 use hyper::body::{Body, Bytes, Frame, Incoming};
@@ -96,8 +96,8 @@ async fn a_whole_stack() {
         _ = send() => panic!("it hangs"),
         () = receiver.receives(4) => {}
     }
-    assert_eq!(circuit.status(), Status::HalfOpen, "the probe was dropped and counts nowhere");
+    assert_eq!(circuit.status(), CircuitStatus::HalfOpen, "the probe was dropped and counts nowhere");
     receiver.answer(Answer::Status(200));
     assert_eq!(send().await.unwrap().status(), 200);
-    assert_eq!(circuit.status(), Status::Closed);
+    assert_eq!(circuit.status(), CircuitStatus::Closed);
 }

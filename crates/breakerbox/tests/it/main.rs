@@ -10,6 +10,8 @@ mod faults_of_others;
 #[cfg(feature = "tower")]
 mod hyper_client;
 mod memory_store;
+#[cfg(feature = "metrics")]
+mod metrics;
 #[cfg(feature = "tower")]
 mod mock;
 mod observers;
@@ -37,4 +39,6 @@ mod tower_fleet;
 mod tower_readiness;
 #[cfg(feature = "tower")]
 mod tower_throttle;
+#[cfg(feature = "tracing")]
+mod tracing_events;
 mod waiting;

@@ -23,7 +23,9 @@ fn key(text: &str) -> Arc<str> {
 /// Returns a record like those that the library writes, with this version.
 fn record(version: u128) -> Record {
     let service = Service::new(&simple());
-    Record { version: Version(version), ..service.tripped("e1").record() }
+    let mut record = service.tripped("e1").record();
+    record.version = Version(version);
+    record
 }
 
 fn swap(of: &str, expected: Option<u128>, version: u128) -> Swap {

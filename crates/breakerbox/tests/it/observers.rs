@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use breakerbox::{Breakerbox, Settlement, Status};
+use breakerbox::{Breakerbox, CircuitStatus, Settlement};
 
 use crate::service::{Service, fail, secs, simple};
 
@@ -21,7 +21,7 @@ fn an_observer_may_use_the_circuit_that_changed() {
     });
     *breakers.lock().unwrap() = Some(service.breakers.clone());
     service.tripped("e1");
-    assert_eq!(*seen.lock().unwrap(), [(Status::Open, false)], "no lock is held");
+    assert_eq!(*seen.lock().unwrap(), [(CircuitStatus::Open, false)], "no lock is held");
     *breakers.lock().unwrap() = None;
 }
 
@@ -58,7 +58,7 @@ fn an_observer_that_panics_as_a_probe_is_given_out_costs_no_lease() {
         service.clock.advance(secs(30));
         let probe = circuit.try_acquire().unwrap();
         assert!(probe.is_probe(), "the asker has its probe");
-        assert_eq!((probe.success(), circuit.status()), (Settlement::Counted, Status::Closed));
+        assert_eq!((probe.success(), circuit.status()), (Settlement::Counted, CircuitStatus::Closed));
         assert_eq!(service.breakers.counts().observer_panics, 3, "it heard of all three changes");
         assert_eq!(service.changes().len(), 3);
     }
@@ -73,7 +73,7 @@ fn who_hears_of_dry_run_may_panic_in_every_state() {
     service.clock.advance(secs(30));
     let probe = circuit.try_acquire().unwrap();
     assert_eq!(circuit.try_acquire().unwrap().failure(), Settlement::Uncounted, "somebody else probes");
-    assert_eq!((probe.success(), circuit.status()), (Settlement::Counted, Status::Closed));
+    assert_eq!((probe.success(), circuit.status()), (Settlement::Counted, CircuitStatus::Closed));
     assert_eq!(service.breakers.counts().observer_panics, 2);
 }
 
@@ -89,5 +89,5 @@ fn an_observer_may_panic_while_the_callers_code_does() {
         let thrown = std::panic::catch_unwind(std::panic::AssertUnwindSafe(call)).unwrap_err();
         assert_eq!(thrown.downcast_ref(), Some(&"a call"), "the caller gets its own panic back");
     }
-    assert_eq!((circuit.status(), service.breakers.counts().observer_panics), (Status::Open, 1));
+    assert_eq!((circuit.status(), service.breakers.counts().observer_panics), (CircuitStatus::Open, 1));
 }

@@ -1,6 +1,6 @@
 //! Owned permits behave like borrowed ones.
 
-use breakerbox::{Breakerbox, Outcome, OwnedPermit, Refusal, Settlement, Status};
+use breakerbox::{Breakerbox, CircuitStatus, Outcome, OwnedPermit, Refusal, Settlement};
 
 use crate::service::{Service, secs, simple};
 
@@ -43,7 +43,7 @@ fn it_outlives_its_handle_and_moves_to_another_thread() {
     assert_eq!(permit.time_left(), Some(secs(10)));
     assert!(matches!(service.circuit("e1").try_acquire_owned(), Err(Refusal::Probing { .. })));
     std::thread::spawn(move || permit.success()).join().unwrap();
-    assert_eq!(service.circuit("e1").status(), Status::Closed);
+    assert_eq!(service.circuit("e1").status(), CircuitStatus::Closed);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox::store::{MemoryStore, Store as _};
-use breakerbox::{Breakerbox, Circuit, Clock, Status, TokioClock};
+use breakerbox::{Breakerbox, Circuit, CircuitStatus, Clock, TokioClock};
 use tokio::time::{sleep, timeout};
 
 const KEY: &str = "acme https://hooks.acme.example/in";
@@ -13,7 +13,7 @@ async fn fails(circuit: &Circuit) {
     let _ = circuit.call(async { Err::<(), _>("down") }).await;
 }
 
-async fn becomes(circuit: &Circuit, status: Status) {
+async fn becomes(circuit: &Circuit, status: CircuitStatus) {
     let until = async {
         while circuit.status() != status {
             sleep(Duration::from_millis(10)).await;
@@ -30,13 +30,13 @@ async fn a_circuit_trips_and_recovers_over_the_memory_store() {
     for _ in 0..5 {
         fails(&circuits[0]).await;
     }
-    becomes(&circuits[0], Status::Open).await;
-    becomes(&circuits[1], Status::Open).await;
+    becomes(&circuits[0], CircuitStatus::Open).await;
+    becomes(&circuits[1], CircuitStatus::Open).await;
     sleep(Duration::from_secs(60)).await;
     for _ in 0..3 {
         assert_eq!(circuits[1].call(async { Ok::<_, ()>("back") }).await, Ok("back"));
     }
-    becomes(&circuits[0], Status::Closed).await;
+    becomes(&circuits[0], CircuitStatus::Closed).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -45,7 +45,7 @@ async fn a_circuit_without_a_store_needs_no_clock_either() {
     for _ in 0..5 {
         fails(&circuit).await;
     }
-    assert_eq!(circuit.status(), Status::Open);
+    assert_eq!(circuit.status(), CircuitStatus::Open);
     sleep(Duration::from_secs(60)).await;
     assert!(circuit.try_acquire().unwrap().is_probe());
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 
-use breakerbox::{Circuit, CircuitBy, Key, Refusal, Status};
+use breakerbox::{Circuit, CircuitBy, CircuitStatus, Key, Refusal};
 
 use crate::service::{Service, fail, secs, simple, succeed};
 
@@ -36,9 +36,9 @@ fn a_change_keeps_state_and_counts_and_moves_no_deadline() {
     fail(&closed, 1);
     service.breakers.set_policy(simple().consecutive_failures(2).cool_off(secs(1)).build().unwrap());
     assert!(matches!(open.try_acquire(), Err(Refusal::Open { retry_in, .. }) if retry_in == secs(30)));
-    assert_eq!((closed.status(), closed.totals().calls()), (Status::Closed, 3));
+    assert_eq!((closed.status(), closed.totals().calls()), (CircuitStatus::Closed, 3));
     fail(&closed, 1);
-    assert_eq!(closed.status(), Status::Open, "from the next outcome on");
+    assert_eq!(closed.status(), CircuitStatus::Open, "from the next outcome on");
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn a_rule_for_latency_can_come_later() {
     service.clock.advance(secs(5));
     before.success();
     after.success();
-    assert_eq!(circuit.status(), Status::Open);
+    assert_eq!(circuit.status(), CircuitStatus::Open);
 }
 
 #[test]

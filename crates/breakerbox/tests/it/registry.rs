@@ -1,6 +1,6 @@
 //! Many keys: limits, eviction, and circuits that are never evicted.
 
-use breakerbox::{Attribution, Mode, OverrideCommand, OverrideError, Refusal, Status, TenantLimit};
+use breakerbox::{Attribution, CircuitStatus, Mode, OverrideCommand, OverrideError, Refusal, TenantLimit};
 
 use crate::service::{Service, fail, secs, simple, succeed};
 
@@ -9,8 +9,8 @@ fn the_same_key_is_the_same_circuit() {
     let service = Service::new(&simple());
     fail(&service.circuit("e1"), 2);
     fail(&service.circuit("e1"), 1);
-    assert_eq!(service.circuit("e1").status(), Status::Open);
-    assert_eq!((service.circuit("e2").status(), service.breakers.len()), (Status::Closed, 2));
+    assert_eq!(service.circuit("e1").status(), CircuitStatus::Open);
+    assert_eq!((service.circuit("e2").status(), service.breakers.len()), (CircuitStatus::Closed, 2));
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn idle_circuits_go_and_open_ones_stay() {
     for n in (0..1_000).step_by(2) {
         assert_eq!(
             service.circuit(&format!("key {n}")).status(),
-            Status::Open,
+            CircuitStatus::Open,
             "key {n} forgot its failures"
         );
     }
@@ -46,7 +46,7 @@ fn a_circuit_in_somebodys_hands_is_not_evicted() {
     assert!(!service.circuit("one more").is_controlled());
     fail(&held[0], 2);
     fail(&service.circuit("held 0"), 1);
-    assert_eq!(held[0].status(), Status::Open, "it is still the one circuit of its key");
+    assert_eq!(held[0].status(), CircuitStatus::Open, "it is still the one circuit of its key");
 }
 
 #[test]
@@ -55,7 +55,10 @@ fn without_room_calls_are_admitted_and_counted_as_such() {
     let circuit = service.circuit("e1");
     fail(&circuit, 10);
     succeed(&circuit, 1);
-    assert_eq!((circuit.status(), circuit.key(), circuit.is_controlled()), (Status::Closed, "e1", false));
+    assert_eq!(
+        (circuit.status(), circuit.key(), circuit.is_controlled()),
+        (CircuitStatus::Closed, "e1", false)
+    );
     assert_eq!(service.breakers.counts().uncontrolled, 11);
     let by = Attribution::new("ops", "stop it").unwrap();
     assert_eq!(
@@ -99,7 +102,7 @@ fn all_circuits_can_be_gone_through() {
     service.breakers.for_each(|circuit| {
         all += 1;
         // No lock is held, so a circuit can be looked up.
-        open += u32::from(service.circuit(circuit.key()).status() == Status::Open);
+        open += u32::from(service.circuit(circuit.key()).status() == CircuitStatus::Open);
     });
     assert_eq!((all, open), (200, 20));
 }

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use breakerbox::http::{HttpOutcomes, HttpOverload, KeyFromUrl, NotSent, Tenant};
+use breakerbox::http::{HttpOutcomes, HttpOverload, KeyFromUrl, NotSent, Tenant, by_status};
 use breakerbox::reqwest::{CircuitMiddleware, Error, Outgoing, ThrottleMiddleware};
 use breakerbox::throttle::{LoadSignal, Priority, Strategy, Throttle, ThrottlePolicy, with_priority};
-use breakerbox::{CircuitBy, Classification, Key, KeyError, ManualClock, PolicyBuilder, Refusal, Status};
+use breakerbox::{
+    CircuitBy, CircuitStatus, Classification, Key, KeyError, ManualClock, PolicyBuilder, Refusal,
+};
 use http::StatusCode;
 use reqwest_middleware::{ClientBuilder, ClientWithMiddleware, Middleware};
 
@@ -57,7 +59,7 @@ async fn a_refused_request_never_reaches_the_destination() {
     service.clock.advance(secs(30));
     receiver.answer(Answer::Status(200));
     assert_eq!(get(&client, &url).await.unwrap(), 200);
-    assert_eq!(service.circuit(&format!("t {url}")).status(), Status::Closed);
+    assert_eq!(service.circuit(&format!("t {url}")).status(), CircuitStatus::Closed);
 }
 
 #[tokio::test]
@@ -119,14 +121,14 @@ async fn a_hanging_probe_is_given_up() {
     assert!(
         matches!(Error::find(&error), Some(Error::ProbeTimedOut { key: whose, .. }) if whose.text() == key)
     );
-    assert_eq!(circuit.status(), Status::Open);
+    assert_eq!(circuit.status(), CircuitStatus::Open);
     assert_eq!(HttpOverload::new().of_error(&error), LoadSignal::Reject, "a throttle outside hears of it");
 }
 
 #[tokio::test]
 async fn tenants_come_with_the_request() {
     let service = Service::new(&simple());
-    let by_host = KeyFromUrl::by(CircuitBy::Host);
+    let by_host = KeyFromUrl::by(CircuitBy::Host).require_tenant();
     let client = client(CircuitMiddleware::new(service.breakers.clone(), by_host));
     let receiver = Receiver::start(Answer::Status(200)).await;
     service.tripped("acme 127.0.0.1");
@@ -139,6 +141,49 @@ async fn tenants_come_with_the_request() {
     assert!(matches!(NotSent::find(&send("acme").await.unwrap_err()), Some(NotSent::Refused(_))));
     assert_eq!(send("umbrella").await.unwrap().status(), 200);
     assert_eq!(receiver.received(), 1);
+}
+
+#[tokio::test]
+async fn without_tenants_a_host_has_one_circuit() {
+    let service = Service::new(&simple());
+    let by_host = KeyFromUrl::by(CircuitBy::Host);
+    let client = client(CircuitMiddleware::new(service.breakers.clone(), by_host));
+    let receiver = Receiver::start(Answer::Status(500)).await;
+    for path in ["/a", "/b", "/c"] {
+        assert_eq!(get(&client, &receiver.url(path)).await.unwrap(), 500);
+    }
+    let error = get(&client, &receiver.url("/d")).await.unwrap_err();
+    assert!(
+        matches!(Error::find(&error), Some(Error::Refused { key, .. }) if key.text() == "127.0.0.1"),
+        "{error:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_plain_clients_results_are_classified_by_their_status() {
+    let table = [
+        (Answer::Status(204), (1, 0)),
+        (Answer::Status(404), (1, 0)),
+        (Answer::Status(429), (0, 1)),
+        (Answer::Status(500), (0, 1)),
+        (Answer::Close, (0, 1)),
+    ];
+    let client = reqwest::Client::new();
+    for (answer, counted) in table {
+        let circuit = Service::new(&simple()).circuit("e1");
+        let receiver = Receiver::start(answer).await;
+        let _ = circuit.call_classified(by_status, client.get(receiver.url("/in")).send()).await;
+        let totals = circuit.totals();
+        assert_eq!((totals.successes, totals.failures), counted, "{answer:?}");
+    }
+    let circuit = Service::new(&simple()).circuit("e1");
+    let unbuilt = circuit.call_classified(by_status, client.get("no url").send()).await.unwrap_err();
+    assert!(matches!(unbuilt, breakerbox::CallError::Failed(error) if error.is_builder()));
+    assert_eq!(
+        circuit.totals().calls(),
+        0,
+        "a request that can't be built says nothing about the destination"
+    );
 }
 
 #[tokio::test]
@@ -336,7 +381,7 @@ async fn a_request_that_is_dropped_drops_its_permit() {
         _ = probe => panic!("it hangs"),
         () = receiver.receives(1) => {}
     }
-    assert_eq!(circuit.status(), Status::HalfOpen);
+    assert_eq!(circuit.status(), CircuitStatus::HalfOpen);
     assert!(circuit.try_acquire().unwrap().is_probe(), "its lease is free again");
 }
 

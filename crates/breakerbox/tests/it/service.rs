@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use breakerbox::{Breakerbox, Builder, Circuit, CircuitChange, ManualClock, Policy, PolicyBuilder, Status};
+use breakerbox::{
+    Breakerbox, BreakerboxBuilder, Circuit, CircuitChange, CircuitStatus, ManualClock, Policy, PolicyBuilder,
+};
 
 pub(crate) struct Service {
     pub(crate) breakers: Breakerbox,
@@ -27,7 +29,10 @@ impl Service {
         Self::with(policy, |builder| builder)
     }
 
-    pub(crate) fn with(policy: &PolicyBuilder, configure: impl FnOnce(Builder) -> Builder) -> Self {
+    pub(crate) fn with(
+        policy: &PolicyBuilder,
+        configure: impl FnOnce(BreakerboxBuilder) -> BreakerboxBuilder,
+    ) -> Self {
         let clock = ManualClock::new();
         let changes = Arc::new(Mutex::new(Vec::new()));
         let event = Arc::clone(&changes);
@@ -46,7 +51,7 @@ impl Service {
     pub(crate) fn tripped(&self, key: &str) -> Circuit {
         let circuit = self.circuit(key);
         fail(&circuit, 3);
-        assert_eq!(circuit.status(), Status::Open);
+        assert_eq!(circuit.status(), CircuitStatus::Open);
         circuit
     }
 
@@ -58,7 +63,7 @@ impl Service {
     }
 
     /// Returns the keys and new states of all changes so far.
-    pub(crate) fn changes(&self) -> Vec<(String, Status)> {
+    pub(crate) fn changes(&self) -> Vec<(String, CircuitStatus)> {
         self.changes.lock().unwrap().iter().map(|c| (c.key.to_string(), c.change.to)).collect()
     }
 }

@@ -8,7 +8,7 @@ use breakerbox::http::{HttpOutcomes, KeyFromUrl, NotSent, Tenant};
 use breakerbox::throttle::{Priority, Shed, Throttle};
 use breakerbox::tower::circuit::{CircuitLayer, CircuitService, Error};
 use breakerbox::{
-    CircuitBy, Classification, Key, KeyError, ManualClock, OutcomeKind, Refusal, Status, by_result,
+    CircuitBy, CircuitStatus, Classification, Key, KeyError, ManualClock, OutcomeKind, Refusal, by_result,
 };
 use http::{Request, Response, StatusCode};
 use tower::timeout::Timeout;
@@ -115,7 +115,7 @@ async fn endpoints_and_tenants_have_circuits_of_their_own() {
 async fn a_request_without_a_key_is_not_sent() {
     let service = Service::new(&simple());
     let (mock, mut destination) = crate::mock::pair();
-    let extract = KeyFromUrl::by(CircuitBy::Endpoint);
+    let extract = KeyFromUrl::by(CircuitBy::Endpoint).require_tenant();
     let mut nobodys = CircuitLayer::new(service.breakers.clone(), extract).layer(mock.clone());
     let mut client = layer(&service).layer(mock);
     let table = [
@@ -134,7 +134,7 @@ async fn a_request_without_a_key_is_not_sent() {
     let says = KeyError::NoTenant.to_string();
     assert!(says.contains("extension") && says.contains("or_tenant"), "it says what to do: {says}");
     assert!(
-        matches!(now(client.call_to("/in")), Err(Error::Key(KeyError::Url(_)))),
+        matches!(now(client.call_to("/in")), Err(Error::Key(KeyError::NoScheme))),
         "a server's, not a client's"
     );
     assert!(destination.is_idle());
@@ -188,7 +188,7 @@ async fn one_probe_at_a_time_and_its_success_closes() {
     assert!(destination.is_idle());
     reply.send_response(status(200));
     (&mut probe).await.unwrap().unwrap();
-    assert_eq!(circuit.status(), Status::Closed);
+    assert_eq!(circuit.status(), CircuitStatus::Closed);
 }
 
 #[tokio::test(start_paused = true)]
@@ -204,7 +204,7 @@ async fn a_hanging_probe_is_given_up_at_its_deadline() {
     assert!(matches!(given_up, Err(Error::ProbeTimedOut { key, .. }) if key.text() == KEY));
     assert_eq!(running_tasks(), 0, "at once, not only with the future");
     assert_eq!(start.elapsed(), secs(10), "probe_timeout");
-    assert_eq!(circuit.status(), Status::Open);
+    assert_eq!(circuit.status(), CircuitStatus::Open);
 }
 
 #[tokio::test]
@@ -215,7 +215,7 @@ async fn a_probe_that_is_answered_too_late_has_failed() {
     let probe = client.call_to(URL);
     service.clock.advance(secs(11));
     destination.answers(status(200), probe).await.expect("the caller has its answer");
-    assert_eq!(circuit.status(), Status::Open);
+    assert_eq!(circuit.status(), CircuitStatus::Open);
 }
 
 #[tokio::test(start_paused = true)]
@@ -246,7 +246,7 @@ fn a_probe_needs_neither_a_timer_nor_tokio() {
         assert!(probe.as_mut().poll(&mut context).is_pending());
         destination.replies_at_once(status(200));
         assert!(matches!(probe.as_mut().poll(&mut context), Poll::Ready(Ok(_))));
-        assert_eq!(circuit.status(), Status::Closed);
+        assert_eq!(circuit.status(), CircuitStatus::Closed);
     }
 }
 
@@ -273,10 +273,10 @@ async fn a_dropped_probe_blocks_nothing() {
     for _ in 0..5 {
         drop(client.call_to(URL));
         destination.next().await;
-        assert_eq!(circuit.status(), Status::HalfOpen);
+        assert_eq!(circuit.status(), CircuitStatus::HalfOpen);
     }
     destination.answers(status(200), client.call_to(URL)).await.unwrap();
-    assert_eq!(circuit.status(), Status::Closed);
+    assert_eq!(circuit.status(), CircuitStatus::Closed);
 }
 
 #[tokio::test]
@@ -356,7 +356,7 @@ async fn a_status_can_be_left_to_the_throttle() {
     for _ in 0..10 {
         destination.answers(status(429), client.call_to(URL)).await.unwrap();
     }
-    assert_eq!(service.circuit(KEY).status(), Status::Closed);
+    assert_eq!(service.circuit(KEY).status(), CircuitStatus::Closed);
 }
 
 #[tokio::test]
@@ -366,5 +366,5 @@ async fn dry_run_sends_everything() {
     for _ in 0..10 {
         destination.answers(status(500), client.call_to(URL)).await.unwrap();
     }
-    assert_eq!(service.circuit(KEY).status(), Status::Open);
+    assert_eq!(service.circuit(KEY).status(), CircuitStatus::Open);
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use breakerbox::store::MemoryStore;
 use breakerbox::tower::circuit::Error;
-use breakerbox::{Consistency, Refusal, Status};
+use breakerbox::{CircuitStatus, Consistency, Refusal};
 use tower::Layer;
 use tower::limit::ConcurrencyLimit;
 
@@ -31,7 +31,7 @@ async fn strictly_what_one_process_counted_stops_the_next_one_and_one_probe_clos
     let by = breakerbox::Attribution::new("ops", "tried by hand").unwrap();
     other.circuit(KEY).apply_override(breakerbox::OverrideCommand::Reset, &by).await.unwrap();
     destination.answers(status(200), client_of_other.call_to(URL)).await.unwrap();
-    assert_eq!(one.circuit(KEY).status(), Status::Closed);
+    assert_eq!(one.circuit(KEY).status(), CircuitStatus::Closed);
 }
 
 #[tokio::test(start_paused = true)]
@@ -55,7 +55,7 @@ async fn the_first_call_inherits_what_the_fleet_knows_and_a_probe_waits_for_its_
     late.clock.advance(secs(31));
     destination.answers(status(200), client.call_to(URL)).await.expect("the probe");
     // With local-first consistency, the result is reported to the store in the background.
-    while late.circuit(KEY).status() != Status::Closed {
+    while late.circuit(KEY).status() != CircuitStatus::Closed {
         tokio::task::yield_now().await;
     }
     destination.answers(status(200), client.call_to(URL)).await.expect("and it is closed");

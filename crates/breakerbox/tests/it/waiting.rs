@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Wake};
 use std::time::Duration;
 
-use breakerbox::{Attribution, Breakerbox, Circuit, Clock, OverrideCommand, Refusal, Status, Timestamp};
+use breakerbox::{
+    Attribution, Breakerbox, Circuit, CircuitStatus, Clock, OverrideCommand, Refusal, Timestamp,
+};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -63,7 +65,7 @@ async fn a_probe_that_is_dropped_goes_to_whoever_waits() {
     let_them_wait().await;
     drop(probe);
     assert_eq!((first.await.unwrap(), second.await.unwrap()), (Ok(true), Ok(false)));
-    assert_eq!((start.elapsed(), circuit.status()), (Duration::ZERO, Status::Closed));
+    assert_eq!((start.elapsed(), circuit.status()), (Duration::ZERO, CircuitStatus::Closed));
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use breakerbox_core::{Cause, Change, Epoch, Mode, Policy, Status, Totals, TripRule};
+use breakerbox_core::{Cause, Change, CircuitStatus, Epoch, Policy, Totals, TripRule};
 use breakerbox_gateway::api::Limits;
 use breakerbox_model::notifications::{CircuitContext, Kind, OutageStep, notifications};
 use breakerbox_model::objects::PastChange;
@@ -22,18 +22,24 @@ fn page() -> String {
 /// Returns a trip of the circuit that the guide uses as its example.
 fn tripped(now: breakerbox_core::Timestamp) -> ObservedChange {
     let key = "acme https://hooks.acme.example/in";
-    let change = Change {
-        from: Status::Closed,
-        to: Status::Open,
-        at: now,
-        epoch: Epoch(7),
-        cause: Cause::Rule(TripRule::FailureRate),
-        retry_at: Some(now + std::time::Duration::from_secs(30)),
-        trips: 1,
-        last_success: Some(now),
-        failing_since: None,
-        evidence: Some(Arc::new(Totals { successes: 5, failures: 7, ..Totals::default() })),
-        mode: Mode::Automatic,
+    let change = {
+        let mut changed = Change::new(
+            CircuitStatus::Closed,
+            CircuitStatus::Open,
+            now,
+            Epoch(7),
+            Cause::Rule(TripRule::FailureRate),
+        );
+        changed.retry_at = Some(now + std::time::Duration::from_secs(30));
+        changed.trips = 1;
+        changed.last_success = Some(now);
+        changed.evidence = Some(Arc::new({
+            let mut totals = Totals::default();
+            totals.successes = 5;
+            totals.failures = 7;
+            totals
+        }));
+        changed
     };
     let known = CircuitContext {
         policy: &Policy::default(),

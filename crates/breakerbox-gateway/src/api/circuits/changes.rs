@@ -1,7 +1,7 @@
 //! The history of all circuits: each change with its time, cause and actor. It is read-only.
 
 use axum::extract::State;
-use breakerbox_core::Status;
+use breakerbox_core::CircuitStatus;
 use breakerbox_model::objects::{CircuitId, TenantId};
 use breakerbox_storage::records::ChangeFilter;
 use serde::Deserialize;
@@ -73,7 +73,7 @@ async fn list_changes(
         circuit: which.circuit.map(|circuit| circuit.0.key().into()),
         from: which.from.map(|from| from.0.0),
         until: which.until.map(|until| until.0.0),
-        to: which.to.map(Status::from),
+        to: which.to.map(CircuitStatus::from),
     };
     let page = Paging { limit: which.limit, cursor: which.cursor }.into();
     let page = api.services.records.history(&filter, &page).await?;

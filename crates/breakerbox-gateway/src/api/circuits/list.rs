@@ -10,7 +10,7 @@ use axum::extract::State;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use breakerbox::store::{Cursor, ListQuery};
-use breakerbox_core::Status;
+use breakerbox_core::CircuitStatus;
 use breakerbox_model::objects::{CircuitOwner, TenantId};
 use breakerbox_storage::records::{PageOf, RecordsError};
 use serde::Deserialize;
@@ -67,7 +67,7 @@ async fn list(
     Query(which): Query<CircuitsQuery>,
 ) -> ApiResult<axum::Json<Listed<CircuitView>>> {
     let tenant = caller.tenant_seen(which.tenant.map(|tenant| tenant.0), &api.services.directory)?;
-    let status = which.state.map(Status::from);
+    let status = which.state.map(CircuitStatus::from);
     let places = places(tenant);
     let mut place = ListPosition::read(which.cursor.as_deref().unwrap_or_default(), places.len())?;
     let limit = which.limit.map_or(PageOf::default().limit, |limit| limit.0.0);

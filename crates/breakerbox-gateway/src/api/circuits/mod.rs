@@ -14,7 +14,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use breakerbox::store::StoreError;
 use breakerbox::{Attribution, Circuit, OverrideError};
-use breakerbox_core::{OverrideCommand, Record, Status, Totals};
+use breakerbox_core::{CircuitStatus, OverrideCommand, Record, Totals};
 use breakerbox_model::objects::{CircuitId, Endpoint, TenantId};
 use breakerbox_storage::records::ChangeFilter;
 use utoipa_axum::router::OpenApiRouter;
@@ -126,12 +126,12 @@ pub(super) fn key_of(api: &Api, endpoint: &Endpoint) -> Option<Arc<str>> {
 
 /// Returns the states of these circuits: from this process for circuits in its memory, otherwise from the store. The
 /// state for a key of `None`, or for a circuit without a record, is closed.
-pub(super) async fn statuses(api: &Api, keys: &[Option<Arc<str>>]) -> ApiResult<Vec<Status>> {
+pub(super) async fn statuses(api: &Api, keys: &[Option<Arc<str>>]) -> ApiResult<Vec<CircuitStatus>> {
     let here = |key: &Option<Arc<str>>| match key {
         Some(key) => api.services.circuits.find(key).map(|circuit| circuit.status()),
-        None => Some(Status::Closed),
+        None => Some(CircuitStatus::Closed),
     };
-    let mut statuses: Vec<Option<Status>> = keys.iter().map(here).collect();
+    let mut statuses: Vec<Option<CircuitStatus>> = keys.iter().map(here).collect();
     let elsewhere: Vec<usize> = (0..keys.len()).filter(|at| statuses[*at].is_none()).collect();
     if !elsewhere.is_empty() {
         let asked: Vec<Arc<str>> = elsewhere.iter().filter_map(|at| keys[*at].clone()).collect();
@@ -140,7 +140,7 @@ pub(super) async fn statuses(api: &Api, keys: &[Option<Arc<str>>]) -> ApiResult<
             statuses[at] = record.map(|record| record.status());
         }
     }
-    Ok(statuses.into_iter().map(|status| status.unwrap_or(Status::Closed)).collect())
+    Ok(statuses.into_iter().map(|status| status.unwrap_or(CircuitStatus::Closed)).collect())
 }
 
 /// Applies an operator's override, and records the ID of the caller's API key as its actor.

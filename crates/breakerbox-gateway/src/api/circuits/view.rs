@@ -1,6 +1,6 @@
 //! The JSON representation of circuits.
 
-use breakerbox_core::{Cause, Mode, Policy, RandomBits, Record, Status, Timestamp, Totals};
+use breakerbox_core::{Cause, CircuitStatus, Mode, Policy, RandomBits, Record, Timestamp, Totals};
 use breakerbox_model::objects::{CircuitId, CircuitOwner, LastAttempt, PastChange, Purpose, ShownKey};
 use breakerbox_model::policy_values;
 use serde::{Deserialize, Serialize};
@@ -38,12 +38,12 @@ impl From<Purpose> for PurposeView {
     }
 }
 
-impl From<Status> for StateView {
-    fn from(status: Status) -> Self {
+impl From<CircuitStatus> for StateView {
+    fn from(status: CircuitStatus) -> Self {
         match status {
-            Status::Open => Self::Open,
-            Status::HalfOpen => Self::HalfOpen,
-            Status::Disabled => Self::Disabled,
+            CircuitStatus::Open => Self::Open,
+            CircuitStatus::HalfOpen => Self::HalfOpen,
+            CircuitStatus::Disabled => Self::Disabled,
             _ => Self::Closed,
         }
     }
@@ -62,12 +62,12 @@ pub(in crate::api) struct CircuitOf {
 }
 
 impl CircuitOf {
-    pub(in crate::api) fn new(key: &str, status: Status) -> Self {
+    pub(in crate::api) fn new(key: &str, status: CircuitStatus) -> Self {
         Self { id: CircuitId::of(key).to_string(), key: key.to_owned(), state: status.into() }
     }
 }
 
-impl From<StateView> for Status {
+impl From<StateView> for CircuitStatus {
     fn from(state: StateView) -> Self {
         match state {
             StateView::Closed => Self::Closed,

@@ -8,7 +8,7 @@ mod view;
 use std::sync::Arc;
 
 use axum::extract::State;
-use breakerbox_core::{OverrideCommand, Status};
+use breakerbox_core::{CircuitStatus, OverrideCommand};
 use breakerbox_model::objects::{DisabledBecause, Endpoint, EndpointId, Purpose, Scope};
 use breakerbox_storage::records::NewEndpoint;
 use serde::Serialize;
@@ -66,7 +66,8 @@ async fn list(
     let statuses = circuits::statuses(&api, &keys).await?;
     let mut facts = lanes.into_iter().zip(keys.into_iter().zip(statuses));
     Ok(axum::Json(Listed::of(found, |endpoint| {
-        let (lane, (key, status)) = facts.next().unwrap_or((LaneNow::default(), (None, Status::Closed)));
+        let (lane, (key, status)) =
+            facts.next().unwrap_or((LaneNow::default(), (None, CircuitStatus::Closed)));
         let last = api.services.directory.last_attempt(endpoint.lane());
         EndpointView::new(endpoint, key.as_deref(), status).waiting(&api, lane).last_attempt(last.as_ref())
     })))
@@ -103,7 +104,7 @@ async fn create(
     let entry = api.services.directory.tenant(&tenant);
     let circuit = entry.and_then(|entry| entry.key_of(Purpose::Deliveries, new.settings.url.as_str()).ok());
     let status = circuits::statuses(&api, std::slice::from_ref(&circuit)).await?;
-    let status = status.first().copied().unwrap_or(Status::Closed);
+    let status = status.first().copied().unwrap_or(CircuitStatus::Closed);
     let request = idempotency::request(key, Some(&tenant), move |endpoint: &Endpoint| {
         let (id, revision) = (endpoint.id, endpoint.revision);
         let secret = endpoint.secrets.iter().next().map(|newest| newest.secret.reveal()).unwrap_or_default();
@@ -235,7 +236,7 @@ async fn enable(
         None => before,
     };
     if let Some(key) = circuits::key_of(&api, &endpoint) {
-        let is_disabled = circuits::statuses(&api, &[Some(key.clone())]).await? == [Status::Disabled];
+        let is_disabled = circuits::statuses(&api, &[Some(key.clone())]).await? == [CircuitStatus::Disabled];
         if is_disabled {
             circuits::apply_override(
                 &api,
@@ -288,7 +289,7 @@ async fn shown(api: &Api, endpoint: Endpoint) -> ApiResult<EndpointShown> {
     let status = circuits::statuses(api, std::slice::from_ref(&key)).await?;
     let lanes = waits::of_lanes(api, &api.services.records.backlogs_of(&[endpoint.lane()]).await?);
     let lane = lanes.first().copied().unwrap_or_default();
-    let status = status.first().copied().unwrap_or(Status::Closed);
+    let status = status.first().copied().unwrap_or(CircuitStatus::Closed);
     let last = api.services.directory.last_attempt(endpoint.lane());
     // The endpoint may have been deleted in the meantime.
     let entry = api.services.directory.endpoint(endpoint.lane());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use breakerbox_core::{CircuitBy, Key, Status, format_duration};
+use breakerbox_core::{CircuitBy, CircuitStatus, Key, format_duration};
 use breakerbox_egress::AddressPolicy;
 use breakerbox_model::delivery::{CustomHeaders, RetrySchedule};
 use breakerbox_model::objects::{
@@ -110,13 +110,13 @@ enum BecauseView {
 
 impl EndpointView {
     /// Creates the view of an endpoint. `key` and `status` are of its circuit.
-    pub(super) fn new(endpoint: Endpoint, key: Option<&str>, status: Status) -> Self {
+    pub(super) fn new(endpoint: Endpoint, key: Option<&str>, status: CircuitStatus) -> Self {
         let settings = endpoint.settings;
         let because = match endpoint.disabled {
             Some(DisabledBecause::Owner) => Some(BecauseView::Owner),
             Some(DisabledBecause::Gone) => Some(BecauseView::Gone),
             Some(DisabledBecause::Circuit) => Some(BecauseView::Circuit),
-            None => (status == Status::Disabled).then_some(BecauseView::Circuit),
+            None => (status == CircuitStatus::Disabled).then_some(BecauseView::Circuit),
         };
         Self {
             id: endpoint.id.to_string(),

@@ -1,7 +1,7 @@
 //! Actions on a reminder: pause, resume, run now, cancel.
 
 use axum::extract::State;
-use breakerbox_core::Status;
+use breakerbox_core::CircuitStatus;
 use breakerbox_model::objects::{Reminder, ReminderId};
 use http::StatusCode;
 use utoipa_axum::router::OpenApiRouter;
@@ -93,7 +93,7 @@ async fn run(
     let before = seen(&api, &caller, id).await?;
     let circuit = circuit_of(&api, &before);
     let status = circuits::statuses(&api, std::slice::from_ref(&circuit)).await?;
-    let status = status.first().copied().unwrap_or(Status::Closed);
+    let status = status.first().copied().unwrap_or(CircuitStatus::Closed);
     let tenant = before.tenant;
     let services = api.clone();
     let request = idempotency::request(key, Some(&tenant), move |reminder: &Reminder| {

@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use breakerbox_core::Status;
+use breakerbox_core::CircuitStatus;
 use breakerbox_model::objects::{Purpose, Reminder, ReminderId, ReminderStateName, TenantId};
 use breakerbox_model::reminder::CatchUp;
 use breakerbox_storage::TenantEntry;
@@ -343,7 +343,7 @@ enum Resumes {
 async fn shown(api: &Api, reminder: Reminder, resumes: Resumes) -> ApiResult<ReminderView> {
     let circuit = circuit_of(api, &reminder);
     let status = circuits::statuses(api, std::slice::from_ref(&circuit)).await?;
-    let status = status.first().copied().unwrap_or(Status::Closed);
+    let status = status.first().copied().unwrap_or(CircuitStatus::Closed);
     let around =
         ReminderContext { resumes: resumes == Resumes::Yes, ..around(api, &reminder, circuit, status) };
     Ok(ReminderView::new(reminder, around))
@@ -352,7 +352,7 @@ async fn shown(api: &Api, reminder: Reminder, resumes: Resumes) -> ApiResult<Rem
 async fn shown_all(api: &Api, reminders: Vec<Reminder>) -> ApiResult<Vec<ReminderView>> {
     let keys: Vec<_> = reminders.iter().map(|reminder| circuit_of(api, reminder)).collect();
     let statuses = circuits::statuses(api, &keys).await?;
-    let shown = |(reminder, (key, status)): (Reminder, (Option<Arc<str>>, Status))| {
+    let shown = |(reminder, (key, status)): (Reminder, (Option<Arc<str>>, CircuitStatus))| {
         let around = around(api, &reminder, key, status);
         ReminderView::new(reminder, around)
     };
@@ -364,7 +364,7 @@ async fn shown_all(api: &Api, reminders: Vec<Reminder>) -> ApiResult<Vec<Reminde
 struct Circuits {
     api: Api,
     keys: Vec<Option<Arc<str>>>,
-    statuses: Vec<Status>,
+    statuses: Vec<CircuitStatus>,
 }
 
 impl Circuits {
@@ -378,7 +378,7 @@ impl Circuits {
     /// Returns the view of a new reminder. `place` is its index in the batch.
     fn shown(&self, place: usize, reminder: &Reminder) -> ReminderView {
         let key = self.keys.get(place).cloned().flatten();
-        let status = self.statuses.get(place).copied().unwrap_or(Status::Closed);
+        let status = self.statuses.get(place).copied().unwrap_or(CircuitStatus::Closed);
         ReminderView::new(reminder.clone(), around(&self.api, reminder, key, status))
     }
 }
@@ -389,7 +389,7 @@ fn circuit_of(api: &Api, reminder: &Reminder) -> Option<Arc<str>> {
     tenant.key_of(Purpose::Reminders, reminder.settings.url.as_str()).ok()
 }
 
-fn around(api: &Api, reminder: &Reminder, key: Option<Arc<str>>, status: Status) -> ReminderContext {
+fn around(api: &Api, reminder: &Reminder, key: Option<Arc<str>>, status: CircuitStatus) -> ReminderContext {
     let tenant = api.services.directory.tenant(&reminder.tenant);
     ReminderContext {
         catch_up: tenant.map_or_else(CatchUp::default, |tenant| tenant.reminders.catch_up),

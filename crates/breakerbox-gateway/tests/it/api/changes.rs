@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox_core::{
-    Attribution, Cause, Change, Epoch, Mode, OverrideCommand, Status, Timestamp, TripRule,
+    Attribution, Cause, Change, CircuitStatus, Epoch, OverrideCommand, Timestamp, TripRule,
 };
 use breakerbox_model::objects::{PastChange, Scope};
 use breakerbox_storage::records::{ChangeFilter, Endpoints, History, ObservedChange, PageOf};
@@ -15,19 +15,12 @@ use super::site::Site;
 use super::tenancy::{body_for, operations};
 use super::things::Things;
 
-pub(super) fn change(key: &str, at: Timestamp, to: Status, cause: Cause) -> PastChange {
-    let change = Change {
-        from: Status::Closed,
-        to,
-        at,
-        epoch: Epoch(at.as_micros()),
-        cause,
-        retry_at: (to == Status::Open).then_some(at + Duration::from_secs(30)),
-        trips: 1,
-        mode: Mode::Automatic,
-        last_success: None,
-        failing_since: None,
-        evidence: None,
+pub(super) fn change(key: &str, at: Timestamp, to: CircuitStatus, cause: Cause) -> PastChange {
+    let change = {
+        let mut changed = Change::new(CircuitStatus::Closed, to, at, Epoch(at.as_micros()), cause);
+        changed.retry_at = (to == CircuitStatus::Open).then_some(at + Duration::from_secs(30));
+        changed.trips = 1;
+        changed
     };
     PastChange { key: Arc::from(key), change }
 }
@@ -108,12 +101,12 @@ async fn written(site: &Site) -> Vec<PastChange> {
     let at = |seconds: u64| start + Duration::from_secs(seconds);
     let mut changes = Vec::new();
     for (place, key) in (1..).zip(KEYS) {
-        changes.push(change(key, at(place), Status::Open, Cause::Rule(TripRule::Failures)));
-        changes.push(change(key, at(100 + place), Status::Closed, Cause::ProbesSucceeded));
+        changes.push(change(key, at(place), CircuitStatus::Open, Cause::Rule(TripRule::Failures)));
+        changes.push(change(key, at(100 + place), CircuitStatus::Closed, Cause::ProbesSucceeded));
     }
     let by = Attribution::new("key_7", "maintenance").unwrap();
     let order = Cause::Override { command: OverrideCommand::ForceOpen, by };
-    changes.push(change("acme", at(300), Status::Open, order));
+    changes.push(change("acme", at(300), CircuitStatus::Open, order));
     site.records.append_history(changes.iter().cloned().map(ObservedChange::from).collect()).await.unwrap();
     changes.sort_by_key(|past| std::cmp::Reverse(past.change.at));
     changes

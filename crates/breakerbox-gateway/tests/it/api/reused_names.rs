@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use breakerbox_core::{Cause, Outcome, Status, TripRule};
+use breakerbox_core::{Cause, CircuitStatus, Outcome, TripRule};
 use breakerbox_model::objects::Scope;
 use breakerbox_storage::records::{Endpoints, History, ObservedChange};
 use http::Method;
@@ -39,7 +39,7 @@ async fn what_a_deleted_tenant_left_is_not_there_for_another_of_its_name() {
     let key = old.fill("{circuit}");
     let shown = site.get(&format!("/v1/circuits/{key}"), &site.admin).await.expect(200).json();
     let text = shown["key"].as_str().unwrap().to_owned();
-    let opened = change(&text, (site.services.clock)(), Status::Open, Cause::Rule(TripRule::Failures));
+    let opened = change(&text, (site.services.clock)(), CircuitStatus::Open, Cause::Rule(TripRule::Failures));
     site.records.append_history(vec![ObservedChange::from(opened)]).await.unwrap();
     let order = json!({ "reason": "maintenance" });
     site.post(&format!("/v1/circuits/{key}/force_open"), &site.admin, order).await.expect(200);

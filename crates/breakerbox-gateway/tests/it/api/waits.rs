@@ -1,6 +1,6 @@
 //! What deliveries, endpoints and lanes wait for, as the API shows it.
 
-use breakerbox_core::{Attribution, OverrideCommand, Status};
+use breakerbox_core::{Attribution, CircuitStatus, OverrideCommand};
 use breakerbox_model::delivery::lanes::LaneWait;
 use breakerbox_model::delivery::{NextStep, WaitsFor};
 use breakerbox_model::objects::{EndpointId, LaneId, Moment, Priority, Scope};
@@ -104,7 +104,7 @@ async fn an_open_circuit_and_a_retry_are_waited_for_whichever_ends_last() {
         circuit.try_acquire_owned().unwrap().failure();
     }
     let opened = async {
-        while circuit.status() != Status::Open {
+        while circuit.status() != CircuitStatus::Open {
             tokio::task::yield_now().await;
         }
     };

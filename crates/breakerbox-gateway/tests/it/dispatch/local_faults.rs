@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use breakerbox::Status;
+use breakerbox::CircuitStatus;
 use breakerbox_model::delivery::{Fault, LocalFault, Reply};
 use breakerbox_model::objects::Priority;
 
@@ -23,7 +23,7 @@ async fn a_local_fault_uses_no_attempt_and_counts_nowhere() {
     assert!(held.settled.iter().all(|settle| settle.attempt.status == Some(200)));
     drop(held);
     let record = site.circuit("well").record();
-    assert_eq!((record.trips, site.circuit("well").status()), (0, Status::Closed));
+    assert_eq!((record.trips, site.circuit("well").status()), (0, CircuitStatus::Closed));
     // None was shed either: at the end all are sent at once.
     let times = site.seen("well", |receiver| receiver.requests[200..].to_vec());
     assert!(times[times.len() - 1] - times[0] < SECOND, "{times:?}");
@@ -52,10 +52,10 @@ async fn a_probe_that_meets_a_local_fault_decides_nothing() {
     let acme = site.tenant("acme");
     site.endpoint(&acme, "ill", |_| (MILLISECOND, answered(500)));
     site.submit(&acme, "ill", 10, Priority::Medium).await;
-    site.until(30 * SECOND, |site| site.circuit("ill").status() == Status::Open).await;
+    site.until(30 * SECOND, |site| site.circuit("ill").status() == CircuitStatus::Open).await;
     let (before, trips) = (site.requests("ill"), site.circuit("ill").record().trips);
     site.answers("ill", move |number| (MILLISECOND, if number < before + 5 { NO_DESCRIPTOR } else { ok() }));
-    site.until(100 * SECOND, |site| site.circuit("ill").status() == Status::Closed).await;
+    site.until(100 * SECOND, |site| site.circuit("ill").status() == CircuitStatus::Closed).await;
     assert_eq!(site.circuit("ill").record().trips, trips, "no probe failed");
     let first_probes = site.seen("ill", |receiver| receiver.requests[before..before + 6].to_vec());
     let took = first_probes[5] - first_probes[0];

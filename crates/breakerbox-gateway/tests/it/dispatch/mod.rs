@@ -11,7 +11,7 @@ mod throttle;
 
 use std::time::Duration;
 
-use breakerbox::{Attribution, OverrideCommand, Policy, Status};
+use breakerbox::{Attribution, CircuitStatus, OverrideCommand, Policy};
 use breakerbox_gateway::dispatch::Settings;
 use breakerbox_model::delivery::{Fault, NextStep, Reply};
 use breakerbox_model::objects::{DisabledBecause, FailReason, Priority, RateLimit};
@@ -94,7 +94,7 @@ async fn a_trip_a_failed_probe_and_a_closing_write_a_few_rows_however_much_is_pa
         let acme = site.tenant("acme");
         site.endpoint(&acme, "dead", |_| (MILLISECOND, Reply::Failed(Fault::Connect)));
         site.submit(&acme, "dead", 8, Priority::Medium).await;
-        site.until(30 * SECOND, |site| site.circuit("dead").status() == Status::Open).await;
+        site.until(30 * SECOND, |site| site.circuit("dead").status() == CircuitStatus::Open).await;
         site.submit(&acme, "dead", parked, Priority::Medium).await;
         let before = site.queue.held().writes;
         // Two probes fail.
@@ -111,11 +111,11 @@ async fn a_recovery_is_probed_by_one_and_drained_step_by_step() {
     let acme = site.tenant("acme");
     site.endpoint(&acme, "ill", |_| (MILLISECOND, answered(500)));
     site.submit(&acme, "ill", 10, Priority::Medium).await;
-    site.until(30 * SECOND, |site| site.circuit("ill").status() == Status::Open).await;
+    site.until(30 * SECOND, |site| site.circuit("ill").status() == CircuitStatus::Open).await;
     site.submit(&acme, "ill", 500, Priority::Medium).await;
     let before = site.requests("ill");
     site.answers("ill", |_| (20 * MILLISECOND, ok()));
-    site.until(60 * SECOND, |site| site.circuit("ill").status() == Status::Closed).await;
+    site.until(60 * SECOND, |site| site.circuit("ill").status() == CircuitStatus::Closed).await;
     let at_closing = site.requests("ill") - before;
     assert!((3..=4).contains(&at_closing), "three probes, one after the other: {at_closing}");
     site.until(60 * SECOND, |site| site.queue.waiting() == 0).await;
@@ -134,10 +134,10 @@ async fn a_recovery_is_noticed_though_all_are_backing_off() {
     site.endpoint(&acme, "ill", |_| (MILLISECOND, answered(500)));
     // Five fail, and wait for five minutes after their second attempt. There are no other deliveries.
     site.submit(&acme, "ill", 5, Priority::Medium).await;
-    site.until(30 * SECOND, |site| site.circuit("ill").status() == Status::Open).await;
+    site.until(30 * SECOND, |site| site.circuit("ill").status() == CircuitStatus::Open).await;
     site.answers("ill", |_| (MILLISECOND, ok()));
     let attempts: u32 = site.queue.held().rows.values().map(|row| row.attempts).sum();
-    site.until(120 * SECOND, |site| site.circuit("ill").status() == Status::Closed).await;
+    site.until(120 * SECOND, |site| site.circuit("ill").status() == CircuitStatus::Closed).await;
     let after: u32 = site.queue.held().rows.values().map(|row| row.attempts).sum();
     assert_eq!(after, attempts, "who is pulled forward uses no attempt");
     site.until(600 * SECOND, |site| site.queue.waiting() == 0).await;
@@ -149,7 +149,7 @@ async fn a_poison_payload_does_not_keep_a_circuit_open() {
     let acme = site.tenant("acme");
     site.endpoint(&acme, "ill", |_| (MILLISECOND, answered(500)));
     site.submit(&acme, "ill", 20, Priority::Medium).await;
-    site.until(30 * SECOND, |site| site.circuit("ill").status() == Status::Open).await;
+    site.until(30 * SECOND, |site| site.circuit("ill").status() == CircuitStatus::Open).await;
     // From now on, only the delivery that probes first fails.
     let first = site.requests("ill");
     let poison = std::sync::Mutex::new(None::<usize>);
@@ -158,7 +158,7 @@ async fn a_poison_payload_does_not_keep_a_circuit_open() {
         let first_probe = *poison.get_or_insert(before);
         (MILLISECOND, if before == first_probe { answered(500) } else { ok() })
     });
-    site.until(300 * SECOND, |site| site.circuit("ill").status() == Status::Closed).await;
+    site.until(300 * SECOND, |site| site.circuit("ill").status() == CircuitStatus::Closed).await;
     let probes = site.seen("ill", |receiver| receiver.payloads[first..].to_vec());
     assert!(probes.len() >= 4);
     assert_ne!(probes[0], probes[1], "another one probes after it failed");
@@ -312,18 +312,18 @@ async fn a_circuit_is_not_half_open_without_a_delivery_to_probe_with() {
     site.endpoint(&acme, "dead", |_| (MILLISECOND, answered(500)));
     let expires_at = site.queue.now() + 20 * SECOND;
     site.submit_until(&acme, "dead", 20, Some(expires_at)).await;
-    site.until(10 * SECOND, |site| site.circuit("dead").status() == Status::Open).await;
+    site.until(10 * SECOND, |site| site.circuit("dead").status() == CircuitStatus::Open).await;
     let before = site.requests("dead");
     // All waiting deliveries have expired when the cool-off ends.
     for _ in 0..120 {
         tokio::time::sleep(SECOND).await;
-        assert_eq!(site.circuit("dead").status(), Status::Open, "{:?}", site.elapsed());
+        assert_eq!(site.circuit("dead").status(), CircuitStatus::Open, "{:?}", site.elapsed());
     }
     assert_eq!(site.requests("dead"), before);
     // Once there is a delivery to probe with, the circuit is probed.
     site.answers("dead", |_| (MILLISECOND, ok()));
     site.submit(&acme, "dead", 5, Priority::Medium).await;
-    site.until(60 * SECOND, |site| site.circuit("dead").status() == Status::Closed).await;
+    site.until(60 * SECOND, |site| site.circuit("dead").status() == CircuitStatus::Closed).await;
 }
 
 #[tokio::test(start_paused = true)]

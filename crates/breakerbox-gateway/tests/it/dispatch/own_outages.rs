@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use breakerbox::{Policy, Status};
+use breakerbox::{CircuitStatus, Policy};
 use breakerbox_core::own_outage::End;
 use breakerbox_gateway::dispatch::{OutageReport, Settings};
 use breakerbox_model::delivery::{Fault, Reply};
@@ -63,7 +63,7 @@ impl World {
         }
     }
 
-    fn states(&self, tenant: usize) -> Vec<Status> {
+    fn states(&self, tenant: usize) -> Vec<CircuitStatus> {
         let (tenant, hosts) = &self.tenants[tenant];
         let key = |host: &String| format!("{tenant} https://{host}.example");
         hosts.iter().map(|host| self.site.breakers.circuit(&key(host)).unwrap().status()).collect()
@@ -89,7 +89,10 @@ async fn an_outage_on_our_side_disables_nothing_and_all_lanes_flow_soon_after_it
     assert_eq!(own_outages.ongoing(), Some(outage));
     for tenant in 0..4 {
         let states = world.states(tenant);
-        assert!(states.iter().all(|state| matches!(state, Status::Open | Status::HalfOpen)), "{states:?}");
+        assert!(
+            states.iter().all(|state| matches!(state, CircuitStatus::Open | CircuitStatus::HalfOpen)),
+            "{states:?}"
+        );
     }
     assert_eq!(*world.reports.lock().unwrap(), [OutageReport::Began(outage)]);
 
@@ -101,7 +104,7 @@ async fn an_outage_on_our_side_disables_nothing_and_all_lanes_flow_soon_after_it
         assert!(after > before + 3, "each lane flows: {before}, {after}");
     }
     for tenant in 0..4 {
-        assert_eq!(world.states(tenant), [Status::Closed; 10]);
+        assert_eq!(world.states(tenant), [CircuitStatus::Closed; 10]);
     }
     let reports = world.reports.lock().unwrap().clone();
     let is_over = matches!(reports[1], OutageReport::Ended { end: End::Answered, was_reported: true, .. });
@@ -136,8 +139,8 @@ async fn one_tenant_whose_endpoints_die_at_once_is_treated_as_usual() {
     flags[0].store(true, Ordering::Relaxed);
     world.traffic(30 * SECOND).await;
     assert_eq!(world.site.dispatch.own_outages().ongoing(), None);
-    assert_eq!(world.states(0), [Status::Disabled; 10]);
-    assert_eq!(world.states(1), [Status::Closed; 10]);
+    assert_eq!(world.states(0), [CircuitStatus::Disabled; 10]);
+    assert_eq!(world.states(1), [CircuitStatus::Closed; 10]);
     assert_eq!(*world.reports.lock().unwrap(), []);
 }
 
@@ -156,6 +159,6 @@ async fn after_fifteen_minutes_the_ordinary_rules_apply() {
     };
     tokio::time::sleep(20 * 60 * SECOND).await;
     for tenant in 0..2 {
-        assert_eq!(world.states(tenant), [Status::Disabled; 10], "at the next failed probe");
+        assert_eq!(world.states(tenant), [CircuitStatus::Disabled; 10], "at the next failed probe");
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use breakerbox::{Change, Policy, Status};
+use breakerbox::{Change, CircuitStatus, Policy};
 use breakerbox_gateway::dispatch::Settings;
 use breakerbox_model::notifications::{CircuitContext, News, notifications};
 use breakerbox_model::objects::Priority;
@@ -63,16 +63,16 @@ async fn a_quiet_zombie_trips_at_once_and_is_disabled_after_three_days() {
     for _ in 0..40 {
         site.submit(&acme, "dead", 1, Priority::Medium).await;
         tokio::time::sleep(2 * HOUR).await;
-        if tripped.is_none() && site.circuit("dead").status() != Status::Closed {
+        if tripped.is_none() && site.circuit("dead").status() != CircuitStatus::Closed {
             tripped = Some(site.elapsed());
         }
     }
     // The first event is tried after 0 s, 5 s, 5 min, 35 min and 2 h 35 min.
     assert!(tripped.is_some_and(|after| after <= 4 * HOUR), "{tripped:?}");
-    assert_eq!(site.circuit("dead").status(), Status::Disabled);
+    assert_eq!(site.circuit("dead").status(), CircuitStatus::Disabled);
     let changes = changes.lock().unwrap();
     let (first, last) = (&changes[0], changes.last().unwrap());
-    assert_eq!((first.to, last.to), (Status::Open, Status::Disabled));
+    assert_eq!((first.to, last.to), (CircuitStatus::Open, CircuitStatus::Disabled));
     let failing = last.at.since(last.failing_since.unwrap());
     assert!((72 * HOUR..76 * HOUR).contains(&failing), "disabled after {failing:?}");
     let known = CircuitContext { policy: &policy, endpoints: &[], last: None, is_unreported_outage: false };
@@ -89,7 +89,7 @@ async fn a_lane_with_much_waiting_is_probed_whenever_its_cool_off_ends() {
     let acme = site.tenant("acme");
     site.endpoint(&acme, "dead", |_| (MILLISECOND, answered(500)));
     site.submit(&acme, "dead", 500, Priority::Medium).await;
-    site.until(10 * SECOND, |site| site.circuit("dead").status() == Status::Open).await;
+    site.until(10 * SECOND, |site| site.circuit("dead").status() == CircuitStatus::Open).await;
     let before = site.requests("dead");
     tokio::time::sleep(100 * SECOND).await;
     let probes = site.requests("dead") - before;

@@ -138,7 +138,7 @@ impl Site {
     pub(super) fn with(
         policy: Policy,
         settings: Settings,
-        change: impl FnOnce(breakerbox::Builder) -> breakerbox::Builder,
+        change: impl FnOnce(breakerbox::BreakerboxBuilder) -> breakerbox::BreakerboxBuilder,
     ) -> Self {
         let started = Instant::now();
         let directory = Arc::new(Directory::new(Defaults::default()));

@@ -4,7 +4,7 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use breakerbox::Status;
+use breakerbox::CircuitStatus;
 use breakerbox_model::delivery::{Fault, Reply};
 use breakerbox_model::objects::Priority;
 use tokio::time::Instant;
@@ -31,7 +31,7 @@ async fn a_new_endpoint_that_fails_opens_its_circuit_with_the_failure_that_its_p
         let acme = site.tenant("acme");
         site.endpoint(&acme, host, move |_| (MILLISECOND, reply));
         site.submit(&acme, host, 6, Priority::Medium).await;
-        site.until(SECOND, |site| site.circuit(host).status() == Status::Open).await;
+        site.until(SECOND, |site| site.circuit(host).status() == CircuitStatus::Open).await;
         assert!((5..=6).contains(&site.requests(host)), "{host}: {} requests", site.requests(host));
     }
 }
@@ -99,7 +99,7 @@ async fn where_nothing_is_accepted_a_request_is_made_every_two_seconds_at_the_le
             site.submit(&acme, "busy", 1, Priority::Low).await;
             tokio::time::sleep(gap).await;
         }
-        assert_eq!(site.circuit("busy").status(), Status::Closed);
+        assert_eq!(site.circuit("busy").status(), CircuitStatus::Closed);
         let times = site.seen("busy", |receiver| receiver.requests.clone());
         let longest = times.windows(2).map(|two| two[1] - two[0]).max().unwrap();
         // A hold begins when an event is due and not sent.

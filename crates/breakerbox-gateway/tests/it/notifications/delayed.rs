@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use breakerbox::store::{MemoryStore, Store, Swap};
 use breakerbox_core::{
-    Attribution, Cause, OverrideCommand, RandomBits, Record, State, Status, Timestamp, TripRule,
+    Attribution, Cause, CircuitStatus, OverrideCommand, RandomBits, Record, State, Timestamp, TripRule,
 };
 use breakerbox_gateway::notifications::DelayedTrips;
 use breakerbox_model::notifications::News;
@@ -37,22 +37,28 @@ impl Delayed {
     }
 
     /// Changes a circuit, in the store and in the history.
-    async fn change(&self, endpoint: u32, epoch: u64, cause: Cause, to: Status) {
+    async fn change(&self, endpoint: u32, epoch: u64, cause: Cause, to: CircuitStatus) {
         self.put(endpoint, to, 1).await;
         assert_eq!(self.rig.change(endpoint, epoch, cause, to).await, 1);
     }
 
     /// Changes the record of a circuit in the store alone.
-    async fn put(&self, endpoint: u32, to: Status, trips: u32) {
+    async fn put(&self, endpoint: u32, to: CircuitStatus, trips: u32) {
         let state = match to {
-            Status::Closed => State::Closed,
-            Status::HalfOpen => State::HalfOpen,
+            CircuitStatus::Closed => State::Closed,
+            CircuitStatus::HalfOpen => State::HalfOpen,
             _ => State::Open,
         };
         let now = self.rig.now();
         let retry_at = (state == State::Open).then(|| now + MINUTE);
         let draw = RandomBits(now.as_micros().into());
-        let record = Record { state, trips, retry_at, ..Record::new(None, draw, now) };
+        let record = {
+            let mut record = Record::new(None, draw, now);
+            record.state = state;
+            record.trips = trips;
+            record.retry_at = retry_at;
+            record
+        };
         let read = self.circuits.read(&[key(endpoint)]).await.unwrap().value.remove(0).unwrap();
         let not_after = Timestamp::from_micros(u64::MAX);
         let expected = read.map(|record| record.version);
@@ -88,9 +94,9 @@ fn command(command: OverrideCommand) -> Cause {
 async fn a_circuit_that_closes_soon_disturbs_nobody() {
     let delayed = Delayed::new().await;
     for (epoch, open_for) in [(1, 1), (10, 30), (20, 59)] {
-        delayed.change(1, epoch, RULE, Status::Open).await;
+        delayed.change(1, epoch, RULE, CircuitStatus::Open).await;
         delayed.pass(open_for).await;
-        delayed.change(1, epoch + 1, Cause::ProbesSucceeded, Status::Closed).await;
+        delayed.change(1, epoch + 1, Cause::ProbesSucceeded, CircuitStatus::Closed).await;
         delayed.pass(5).await;
     }
     delayed.pass(120).await;
@@ -102,16 +108,16 @@ async fn a_circuit_that_closes_soon_disturbs_nobody() {
 async fn an_outage_is_notified_once_with_its_beginning_and_so_is_its_end() {
     let mut delayed = Delayed::new().await;
     let began = delayed.rig.now();
-    delayed.change(1, 1, RULE, Status::Open).await;
+    delayed.change(1, 1, RULE, CircuitStatus::Open).await;
     // Probes fail, and the gateway restarts: it is the same outage.
     for round in 0..3 {
         delayed.pass(10).await;
-        delayed.change(1, 2 + 2 * round, Cause::CoolOffOver, Status::HalfOpen).await;
+        delayed.change(1, 2 + 2 * round, Cause::CoolOffOver, CircuitStatus::HalfOpen).await;
         delayed.rig.restart().await;
         delayed.pass(5).await;
-        delayed.change(1, 3 + 2 * round, Cause::ProbeFailed, Status::Open).await;
+        delayed.change(1, 3 + 2 * round, Cause::ProbeFailed, CircuitStatus::Open).await;
     }
-    delayed.put(1, Status::Open, 4).await;
+    delayed.put(1, CircuitStatus::Open, 4).await;
     delayed.pass(14).await;
     assert_eq!(delayed.kinds().await, [] as [&str; 0], "a minute has not passed");
     delayed.rig.restart().await;
@@ -129,7 +135,7 @@ async fn an_outage_is_notified_once_with_its_beginning_and_so_is_its_end() {
     assert_eq!((trip.since.0, all[0].notification.at), (began, began), "when it opened first");
     assert_eq!(trip.trips, 4);
     assert!(trip.retry_at.unwrap().0 > began + MINUTE, "the next probe, not the first one");
-    delayed.change(1, 50, Cause::ProbesSucceeded, Status::Closed).await;
+    delayed.change(1, 50, Cause::ProbesSucceeded, CircuitStatus::Closed).await;
     delayed.pass(5).await;
     assert_eq!(delayed.kinds().await, ["trip", "recovery"]);
     let all = delayed.rig.all().await;
@@ -137,7 +143,7 @@ async fn an_outage_is_notified_once_with_its_beginning_and_so_is_its_end() {
     assert_eq!(recovery.since.unwrap().0, began);
     assert_eq!(delayed.rig.sent_to("ops.example").len(), 2);
     // The next outage is another one.
-    delayed.change(1, 60, RULE, Status::Open).await;
+    delayed.change(1, 60, RULE, CircuitStatus::Open).await;
     delayed.pass(59).await;
     assert_eq!(delayed.kinds().await.len(), 2);
     delayed.pass(1).await;
@@ -147,11 +153,11 @@ async fn an_outage_is_notified_once_with_its_beginning_and_so_is_its_end() {
 #[tokio::test]
 async fn a_circuit_that_closed_before_the_history_says_so_is_not_notified() {
     let delayed = Delayed::new().await;
-    delayed.change(1, 1, RULE, Status::Open).await;
-    delayed.put(1, Status::Closed, 1).await;
+    delayed.change(1, 1, RULE, CircuitStatus::Open).await;
+    delayed.put(1, CircuitStatus::Closed, 1).await;
     delayed.pass(120).await;
     assert!(delayed.rig.all().await.is_empty());
-    assert_eq!(delayed.rig.change(1, 2, Cause::ProbesSucceeded, Status::Closed).await, 1);
+    assert_eq!(delayed.rig.change(1, 2, Cause::ProbesSucceeded, CircuitStatus::Closed).await, 1);
     assert!(delayed.rig.all().await.is_empty(), "nor is its recovery");
 }
 
@@ -159,15 +165,15 @@ async fn a_circuit_that_closed_before_the_history_says_so_is_not_notified() {
 async fn a_disabled_circuit_is_notified_at_once_and_its_recovery_too() {
     let delayed = Delayed::new().await;
     let began = delayed.rig.now();
-    delayed.change(1, 1, RULE, Status::Open).await;
+    delayed.change(1, 1, RULE, CircuitStatus::Open).await;
     delayed.pass(10).await;
-    delayed.change(1, 2, Cause::ProbeFailed, Status::Disabled).await;
+    delayed.change(1, 2, Cause::ProbeFailed, CircuitStatus::Disabled).await;
     assert_eq!(delayed.kinds().await, ["disabled"], "at once");
     delayed.pass(120).await;
     assert_eq!(delayed.kinds().await, ["disabled"], "and that is all");
-    delayed.change(1, 3, command(OverrideCommand::Enable), Status::Open).await;
-    delayed.change(1, 4, Cause::CoolOffOver, Status::HalfOpen).await;
-    delayed.change(1, 5, Cause::ProbesSucceeded, Status::Closed).await;
+    delayed.change(1, 3, command(OverrideCommand::Enable), CircuitStatus::Open).await;
+    delayed.change(1, 4, Cause::CoolOffOver, CircuitStatus::HalfOpen).await;
+    delayed.change(1, 5, Cause::ProbesSucceeded, CircuitStatus::Closed).await;
     assert_eq!(delayed.kinds().await, ["disabled", "recovery"]);
     let all = delayed.rig.all().await;
     let News::Recovery(recovery) = &all[1].notification.news else { panic!("{all:?}") };
@@ -178,12 +184,12 @@ async fn a_disabled_circuit_is_notified_at_once_and_its_recovery_too() {
 async fn an_operator_who_took_over_is_not_notified() {
     let delayed = Delayed::new().await;
     for (endpoint, override_command, to) in [
-        (1, OverrideCommand::ForceOpen, Status::Open),
-        (2, OverrideCommand::Disable, Status::Disabled),
-        (3, OverrideCommand::ForceClosed, Status::Closed),
-        (4, OverrideCommand::Reset, Status::Closed),
+        (1, OverrideCommand::ForceOpen, CircuitStatus::Open),
+        (2, OverrideCommand::Disable, CircuitStatus::Disabled),
+        (3, OverrideCommand::ForceClosed, CircuitStatus::Closed),
+        (4, OverrideCommand::Reset, CircuitStatus::Closed),
     ] {
-        delayed.change(endpoint, 1, RULE, Status::Open).await;
+        delayed.change(endpoint, 1, RULE, CircuitStatus::Open).await;
         delayed.pass(10).await;
         delayed.change(endpoint, 2, command(override_command), to).await;
     }
@@ -194,10 +200,10 @@ async fn an_operator_who_took_over_is_not_notified() {
 #[tokio::test]
 async fn a_trip_that_can_not_be_read_does_not_hold_up_others() {
     let delayed = Delayed::new().await;
-    delayed.change(1, 1, RULE, Status::Open).await;
+    delayed.change(1, 1, RULE, CircuitStatus::Open).await;
     let file = rusqlite::Connection::open(delayed.rig.folder().join("breakerbox.db")).unwrap();
     file.execute("UPDATE outages SET news = '{}'", []).unwrap();
-    delayed.change(2, 1, RULE, Status::Open).await;
+    delayed.change(2, 1, RULE, CircuitStatus::Open).await;
     delayed.pass(60).await;
     let all = delayed.rig.all().await;
     assert_eq!(all.iter().map(|past| &*past.notification.subject).collect::<Vec<_>>(), [&*key(2)]);

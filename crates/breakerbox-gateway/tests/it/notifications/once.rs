@@ -1,6 +1,6 @@
 //! Each change is notified once, however many processes observe it and whatever happens in between.
 
-use breakerbox_core::{Cause, Status, TripRule};
+use breakerbox_core::{Cause, CircuitStatus, TripRule};
 use breakerbox_model::notifications::{News, Notification, OutageStep};
 use breakerbox_model::objects::{DisabledBecause, EndpointSettings, Moment};
 use breakerbox_storage::records::{Endpoints, History, NewEndpoint, Notifications, PageOf};
@@ -13,7 +13,7 @@ const RULE: Cause = Cause::Rule(TripRule::Failures);
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_change_told_eight_times_at_once_and_again_after_a_restart_is_one_notification() {
     let mut rig = Rig::new(vec![webhook("operator/webhook", "https://ops.example/in")]).await;
-    let change = heard(1, 7, RULE, Status::Open, rig.now(), rig.after);
+    let change = heard(1, 7, RULE, CircuitStatus::Open, rig.now(), rig.after);
     let told = join_all((0..8).map(|_| rig.records.append_history(vec![change.clone()]))).await;
     assert_eq!(told.into_iter().map(Result::unwrap).sum::<u64>(), 1);
     rig.pass(1).await;

@@ -133,7 +133,7 @@ async fn a_target_has_room_for_so_many_and_the_rest_is_counted_and_said() {
     for first in (0..too_many).step_by(500) {
         let rule = breakerbox_core::Cause::Rule(breakerbox_core::TripRule::Failures);
         let batch = (first..(first + 500).min(too_many))
-            .map(|n| heard(n, 1, rule.clone(), breakerbox_core::Status::Open, rig.now(), rig.after));
+            .map(|n| heard(n, 1, rule.clone(), breakerbox_core::CircuitStatus::Open, rig.now(), rig.after));
         rig.records.append_history(batch.collect()).await.unwrap();
     }
     let waiting = rig.records.waiting_targets().await.unwrap();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use breakerbox::{Clock, ManualClock};
-use breakerbox_core::{Cause, Change, Epoch, Mode, Policy, Status, Timestamp, TripRule};
+use breakerbox_core::{Cause, Change, CircuitStatus, Epoch, Policy, Timestamp, TripRule};
 use breakerbox_egress::{HttpSender, Incoming, Outgoing};
 use breakerbox_gateway::notifications::{Mailer, MessageSender, Notifier, NotifierSettings};
 use breakerbox_gateway::telemetry::Metrics;
@@ -162,17 +162,17 @@ impl Rig {
     }
 
     /// Records a change of one of the tenant's circuits.
-    pub(super) async fn change(&self, endpoint: u32, epoch: u64, cause: Cause, to: Status) -> u64 {
+    pub(super) async fn change(&self, endpoint: u32, epoch: u64, cause: Cause, to: CircuitStatus) -> u64 {
         let heard = vec![heard(endpoint, epoch, cause, to, self.now(), self.after)];
         self.records.append_history(heard).await.unwrap()
     }
 
     pub(super) async fn trip(&self, endpoint: u32, epoch: u64) {
-        self.change(endpoint, epoch, Cause::Rule(TripRule::Failures), Status::Open).await;
+        self.change(endpoint, epoch, Cause::Rule(TripRule::Failures), CircuitStatus::Open).await;
     }
 
     pub(super) async fn recover(&self, endpoint: u32, epoch: u64) {
-        self.change(endpoint, epoch, Cause::ProbesSucceeded, Status::Closed).await;
+        self.change(endpoint, epoch, Cause::ProbesSucceeded, CircuitStatus::Closed).await;
     }
 }
 
@@ -181,23 +181,16 @@ pub(super) fn heard(
     endpoint: u32,
     epoch: u64,
     cause: Cause,
-    to: Status,
+    to: CircuitStatus,
     at: Timestamp,
     after: Duration,
 ) -> ObservedChange {
     let key = format!("{TENANT} https://{endpoint}.example/in");
-    let change = Change {
-        from: Status::Closed,
-        to,
-        at,
-        epoch: Epoch(epoch),
-        cause,
-        retry_at: None,
-        trips: 1,
-        last_success: Some(at),
-        failing_since: None,
-        evidence: None,
-        mode: Mode::Automatic,
+    let change = {
+        let mut changed = Change::new(CircuitStatus::Closed, to, at, Epoch(epoch), cause);
+        changed.trips = 1;
+        changed.last_success = Some(at);
+        changed
     };
     let known = CircuitContext {
         policy: &Policy::default(),

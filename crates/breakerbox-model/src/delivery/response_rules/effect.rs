@@ -1,12 +1,12 @@
 //! The effect of a reply on the delivery, its circuit, its throttle and its lane.
 //!
-//! The default table is [`by_default`]. An admin can override single cells of it for a tenant ([`ResponseRules`]).
+//! The default table is [`by_default`]; [`StatusMeaning`] is its part about statuses, which the library shares. An admin can override single cells of it for a tenant ([`ResponseRules`]).
 //! The effect does not depend on the number of attempts, or on whether the endpoint is registered.
 
 use std::time::Duration;
 
-use breakerbox_core::OutcomeKind;
 use breakerbox_core::throttle::LoadSignal;
+use breakerbox_core::{OutcomeKind, StatusClass, StatusMeaning};
 
 use super::rules::ResponseRules;
 use crate::delivery::{Fault, Reply};
@@ -86,26 +86,16 @@ impl ResponseRules {
 pub(super) fn by_default(reply: Reply, is_probe: bool) -> Row {
     let row = |disposition, circuit, throttle| Row { disposition, circuit, throttle };
     match reply {
-        Reply::Answered { status: 200..=299, .. } => {
-            row(Disposition::Delivered, OutcomeKind::Success, LoadSignal::Accept)
+        Reply::Answered { status, retry_after } => {
+            let meaning = StatusMeaning::of(status, retry_after.is_some());
+            let disposition = match meaning.class {
+                StatusClass::Accepted => Disposition::Delivered,
+                StatusClass::PayloadRejected => Disposition::Rejected,
+                StatusClass::Gone => Disposition::Gone,
+                _ => Disposition::Retry,
+            };
+            row(disposition, meaning.delivery_outcome(is_probe), meaning.throttle)
         }
-        Reply::Answered { status: 400 | 409 | 413 | 415 | 422, .. } => {
-            let circuit = if is_probe { OutcomeKind::Success } else { OutcomeKind::Ignored };
-            row(Disposition::Rejected, circuit, LoadSignal::Accept)
-        }
-        Reply::Answered { status: 429, .. } => {
-            row(Disposition::Retry, OutcomeKind::Ignored, LoadSignal::Reject)
-        }
-        Reply::Answered { status: 503, retry_after: Some(_) } => {
-            row(Disposition::Retry, OutcomeKind::Failure, LoadSignal::Reject)
-        }
-        Reply::Answered { status: 410, .. } => {
-            row(Disposition::Gone, OutcomeKind::Ignored, LoadSignal::Accept)
-        }
-        Reply::Answered { status: 504, .. } => {
-            row(Disposition::Retry, OutcomeKind::Failure, LoadSignal::Reject)
-        }
-        Reply::Answered { .. } => row(Disposition::Retry, OutcomeKind::Failure, LoadSignal::Accept),
         Reply::Failed(Fault::Timeout) => row(Disposition::Retry, OutcomeKind::Failure, LoadSignal::Reject),
         // A lower rate would not help: the circuit handles these faults.
         Reply::Failed(

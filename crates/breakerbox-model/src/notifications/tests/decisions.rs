@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use breakerbox_core::{Attribution, Cause, Change, Mode, OverrideCommand, Policy, Status, TripRule};
+use breakerbox_core::{Attribution, Cause, Change, CircuitStatus, Mode, OverrideCommand, Policy, TripRule};
 
 use super::{at, change};
 use crate::notifications::{CircuitContext, Notification, OutageStep, notifications};
@@ -53,8 +53,8 @@ fn kinds(notifications: &[Notification]) -> Vec<&'static str> {
 
 #[test]
 fn which_change_gives_which_notification() {
-    use Status::{Closed, Disabled, HalfOpen, Open};
-    let table: [(Cause, Status, &[&str], &str); 17] = [
+    use CircuitStatus::{Closed, Disabled, HalfOpen, Open};
+    let table: [(Cause, CircuitStatus, &[&str], &str); 17] = [
         (RULE, Open, &[], "begins"),
         (Cause::Rule(TripRule::MeanLatency), Open, &[], "begins"),
         (RULE, Disabled, &["disabled"], "notified"),
@@ -76,7 +76,12 @@ fn which_change_gives_which_notification() {
     for (cause, to, expected, outage) in table {
         for from in [Closed, Open, HalfOpen, Disabled] {
             let mode = if to == Disabled { Mode::Disabled(by()) } else { Mode::Automatic };
-            let change = Change { from, mode, ..change(cause.clone(), to) };
+            let change = {
+                let mut changed = change(cause.clone(), to);
+                changed.from = from;
+                changed.mode = mode;
+                changed
+            };
             assert_eq!(step(&change, false), outage, "{cause:?} to {to}");
             let notifications_of = notifications_of(&change, &policy());
             assert_eq!(kinds(&notifications_of), expected, "{cause:?} to {to}");
@@ -90,9 +95,10 @@ fn which_change_gives_which_notification() {
 
 #[test]
 fn there_is_a_warning_once_for_each_time_it_fails() {
-    let silent = |seconds: u64, cause: Cause| Change {
-        failing_since: Some(at(0).before(Duration::from_secs(seconds))),
-        ..change(cause, Status::Open)
+    let silent = |seconds: u64, cause: Cause| {
+        let mut changed = change(cause, CircuitStatus::Open);
+        changed.failing_since = Some(at(0).before(Duration::from_secs(seconds)));
+        changed
     };
     let half = 36 * 3_600;
     let at_once = Policy::builder().disable_after(10).disable_min(Duration::ZERO);
@@ -112,19 +118,29 @@ fn there_is_a_warning_once_for_each_time_it_fails() {
     }
     let epoch = |change: &Change| notifications_of(change, &policy()).pop().unwrap().epoch;
     let first = silent(half, Cause::ProbeFailed);
-    let later = Change { at: at(600), epoch: breakerbox_core::Epoch(9), ..first.clone() };
+    let later = {
+        let mut changed = first.clone();
+        changed.at = at(600);
+        changed.epoch = breakerbox_core::Epoch(9);
+        changed
+    };
     assert_eq!(epoch(&first), epoch(&later), "it is the same");
-    let another = Change { failing_since: Some(at(0)), at: at(half), ..first.clone() };
+    let another = {
+        let mut changed = first.clone();
+        changed.failing_since = Some(at(0));
+        changed.at = at(half);
+        changed
+    };
     assert_ne!(epoch(&first), epoch(&another), "after a success, another one");
 }
 
 #[test]
 fn an_outage_that_nobody_was_told_of_is_told_by_what_is_left_of_it() {
     for (cause, to, expected) in [
-        (RULE, Status::Open, "begins"),
-        (Cause::ProbeFailed, Status::Open, "found"),
-        (Cause::CoolOffOver, Status::HalfOpen, "found"),
-        (Cause::ProbesSucceeded, Status::Closed, "ends"),
+        (RULE, CircuitStatus::Open, "begins"),
+        (Cause::ProbeFailed, CircuitStatus::Open, "found"),
+        (Cause::CoolOffOver, CircuitStatus::HalfOpen, "found"),
+        (Cause::ProbesSucceeded, CircuitStatus::Closed, "ends"),
     ] {
         assert_eq!(step(&change(cause.clone(), to), true), expected, "{cause:?}");
     }
@@ -134,7 +150,8 @@ fn an_outage_that_nobody_was_told_of_is_told_by_what_is_left_of_it() {
 fn a_trip_that_is_told_later_says_what_happens_next() {
     use crate::notifications::News;
     let known = CircuitContext { policy: &policy(), endpoints: &[], last: None, is_unreported_outage: false };
-    let OutageStep::Begins(began) = OutageStep::of(KEY, &change(RULE, Status::Open), &known, MINUTE) else {
+    let OutageStep::Begins(began) = OutageStep::of(KEY, &change(RULE, CircuitStatus::Open), &known, MINUTE)
+    else {
         panic!("it begins")
     };
     let News::Trip(news) = began.trip.at_present(9, Some(at(99)), None).news else { panic!("it is a trip") };
@@ -144,9 +161,10 @@ fn a_trip_that_is_told_later_says_what_happens_next() {
 #[test]
 fn a_circuit_that_is_nobodys_is_the_operators() {
     let known = CircuitContext { policy: &policy(), endpoints: &[], last: None, is_unreported_outage: false };
-    let notifications_of = notifications("a/b c", &change(RULE, Status::Disabled), &known);
+    let notifications_of = notifications("a/b c", &change(RULE, CircuitStatus::Disabled), &known);
     assert_eq!((notifications_of.len(), &notifications_of[0].tenant), (1, &None));
-    let OutageStep::Begins(began) = OutageStep::of("a/b c", &change(RULE, Status::Open), &known, MINUTE)
+    let OutageStep::Begins(began) =
+        OutageStep::of("a/b c", &change(RULE, CircuitStatus::Open), &known, MINUTE)
     else {
         panic!("it begins")
     };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use breakerbox_core::{Attribution, Cause, Change, Mode, Policy, PolicyBuilder, Status, TripRule};
+use breakerbox_core::{Attribution, Cause, Change, CircuitStatus, Mode, Policy, PolicyBuilder, TripRule};
 
 use super::{at, change};
 use crate::delivery::{Fault, LastAttempt};
@@ -66,7 +66,7 @@ fn says(notification: &Notification, title: &str, body: &[&str]) {
 fn a_trip() {
     let notification = notifications_of(
         "acme https://hooks.example.com/T0/s3cret",
-        &change(Cause::Rule(TripRule::FailureRate), Status::Open),
+        &change(Cause::Rule(TripRule::FailureRate), CircuitStatus::Open),
         gateway_policy(),
         1,
     );
@@ -86,7 +86,7 @@ fn a_trip() {
 
 #[test]
 fn a_trip_of_reminders_of_a_host_and_without_giving_up() {
-    let tripped = change(Cause::Rule(TripRule::MeanLatency), Status::Open);
+    let tripped = change(Cause::Rule(TripRule::MeanLatency), CircuitStatus::Open);
     let policy = || Policy::builder().mean_latency(Duration::from_secs(5)).probes(1);
     let title = |key: &str, ids: u64| {
         let text = notifications_of(key, &tripped, policy(), ids).text();
@@ -112,7 +112,7 @@ fn a_trip_of_reminders_of_a_host_and_without_giving_up() {
 #[test]
 fn why_it_tripped() {
     let counted = || {
-        let change = change(Cause::Rule(TripRule::FailureRate), Status::Open);
+        let change = change(Cause::Rule(TripRule::FailureRate), CircuitStatus::Open);
         match notifications_of("acme", &change, gateway_policy(), 0).news {
             News::Trip(news) => news.cause.unwrap().counts,
             other => panic!("{other:?}"),
@@ -151,7 +151,7 @@ fn why_it_tripped() {
 fn a_recovery() {
     let mut notification = notifications_of(
         "acme https://hooks.example.com/T0/s3cret",
-        &change(Cause::ProbesSucceeded, Status::Closed),
+        &change(Cause::ProbesSucceeded, CircuitStatus::Closed),
         gateway_policy(),
         0,
     );
@@ -174,7 +174,11 @@ fn a_recovery() {
 #[test]
 fn what_was_given_up() {
     let by = Attribution::new("breakerbox", "10 trips, and no success for 72h").unwrap();
-    let given_up = Change { mode: Mode::Disabled(by), ..change(Cause::ProbeFailed, Status::Disabled) };
+    let given_up = {
+        let mut changed = change(Cause::ProbeFailed, CircuitStatus::Disabled);
+        changed.mode = Mode::Disabled(by);
+        changed
+    };
     says(
         &notifications_of("acme hooks.example.com", &given_up, gateway_policy(), 0),
         "acme: hooks.example.com keeps failing; its circuit is disabled",
@@ -203,12 +207,17 @@ fn what_was_given_up() {
 
 #[test]
 fn a_warning() {
-    let silent = Change {
-        last_success: Some(at(0).before(Duration::from_secs(50 * 3_600))),
-        failing_since: Some(at(0).before(Duration::from_secs(40 * 3_600))),
-        ..change(Cause::ProbeFailed, Status::Open)
+    let silent = {
+        let mut changed = change(Cause::ProbeFailed, CircuitStatus::Open);
+        changed.last_success = Some(at(0).before(Duration::from_secs(50 * 3_600)));
+        changed.failing_since = Some(at(0).before(Duration::from_secs(40 * 3_600)));
+        changed
     };
-    let never = Change { last_success: None, ..silent.clone() };
+    let never = {
+        let mut changed = silent.clone();
+        changed.last_success = None;
+        changed
+    };
     let text = notifications_of("acme hooks.example.com", &never, gateway_policy(), 0).text().body;
     assert!(text.contains("Since: 2026-01-29T20:00:00.000Z; there was no success yet."), "{text}");
     says(

@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox::store::{BucketDelta, Delta, ListQuery, RunDelta, Store, Swap, Swapped};
-use breakerbox::{Breakerbox, Classification, Clock, Consistency, ManualClock, Refusal, Settlement, Status};
-use breakerbox_core::{Attribution, Mode, OverrideCommand, PolicyBuilder, Record, State, Timestamp, Version};
+use breakerbox::{
+    Breakerbox, CircuitStatus, Classification, Clock, Consistency, ManualClock, Refusal, Settlement,
+};
+use breakerbox_core::{Attribution, Mode, OverrideCommand, PolicyBuilder, Record, Timestamp, Version};
 use breakerbox_storage::QueueError;
 use breakerbox_storage_sqlite::{Database, JobError, Options, SqliteCircuits};
 use breakerbox_testkit::StoreWithServer;
@@ -102,7 +104,7 @@ async fn what_is_open_stays_open_until_its_time_and_remembers_its_trips() {
     site.fail(KEY).await;
     site.fail(KEY).await;
     let tripped = site.record(KEY).await.unwrap();
-    assert_eq!((tripped.status(), tripped.trips), (Status::Open, 1));
+    assert_eq!((tripped.status(), tripped.trips), (CircuitStatus::Open, 1));
     site.clock.advance(Duration::from_secs(59));
     site.restart().await;
     assert_eq!(site.record(KEY).await, Some(tripped.clone()), "to the last field");
@@ -117,7 +119,7 @@ async fn what_is_open_stays_open_until_its_time_and_remembers_its_trips() {
     assert_eq!(probe.settle_and_confirm(Classification::FAILURE).await, Settlement::Counted);
     site.restart().await;
     let again = site.record(KEY).await.unwrap();
-    assert_eq!((again.status(), again.trips), (Status::Open, 2), "the second trip is the second");
+    assert_eq!((again.status(), again.trips), (CircuitStatus::Open, 2), "the second trip is the second");
     assert!(again.epoch > tripped.epoch);
 }
 
@@ -140,7 +142,7 @@ async fn orders_of_operators_survive() {
     }
     let refused = (site.refused("a").await, site.refused("b").await, site.refused("c").await);
     assert!(matches!(refused, (Some(_), None, Some(Refusal::Disabled))), "{refused:?}");
-    let query = ListQuery { status: Some(Status::Disabled), ..ListQuery::default() };
+    let query = ListQuery { status: Some(CircuitStatus::Disabled), ..ListQuery::default() };
     let listed = site.store().list(&query).await.unwrap().circuits;
     assert_eq!(listed.iter().map(|(key, _)| &**key).collect::<Vec<_>>(), ["c"]);
 }
@@ -170,28 +172,12 @@ async fn a_lease_of_the_start_before_ends_when_it_would_have_ended() {
     assert!(next.is_probe(), "not after another cool-off");
     assert_eq!(next.settle_and_confirm(Classification::SUCCESS).await, Settlement::Counted);
     site.restart().await;
-    assert_eq!(site.record(KEY).await.unwrap().status(), Status::Closed);
+    assert_eq!(site.record(KEY).await.unwrap().status(), CircuitStatus::Closed);
 }
 
 /// A record that replaces none or the one with the expected version.
 fn swap(key: &str, expected: Option<u128>, version: u128, keep_for: Option<Duration>) -> Swap {
-    let record = Record {
-        state: State::Closed,
-        epoch: breakerbox_core::Epoch(1),
-        version: Version(version),
-        opened_at: None,
-        retry_at: None,
-        trips: 0,
-        last_success: None,
-        failing_since: None,
-        lease: None,
-        probe_successes: 0,
-        mode: Mode::Automatic,
-        changed_at: Timestamp::ZERO,
-        cause: None,
-        evidence: None,
-        tenant: None,
-    };
+    let record = Record::fresh(breakerbox_core::Epoch(1), Version(version), Timestamp::ZERO);
     let not_after = Timestamp::from_micros(u64::MAX);
     Swap { key: key.into(), expected: expected.map(Version), record, not_after, keep_for }
 }
@@ -393,10 +379,10 @@ async fn circuits_go_on_while_the_file_can_not_be_written_and_are_written_later(
     rename("circuits", "elsewhere").await;
     site.fail(KEY).await;
     site.fail(KEY).await;
-    assert_eq!(site.record(KEY).await.unwrap().status(), Status::Open);
+    assert_eq!(site.record(KEY).await.unwrap().status(), CircuitStatus::Open);
     assert!(site.store().write_rest().await.is_err());
     rename("elsewhere", "circuits").await;
     assert_eq!(site.store().write_rest().await.unwrap(), 0);
     site.restart().await;
-    assert_eq!(site.record(KEY).await.unwrap().status(), Status::Open);
+    assert_eq!(site.record(KEY).await.unwrap().status(), CircuitStatus::Open);
 }

@@ -6,9 +6,8 @@ use crate::records::{Cursor, PageOf};
 use crate::{RecordsError, Settlement};
 use breakerbox_model::delivery::{Fault, LastAttempt, NextStep};
 use breakerbox_model::objects::{
-    Attempt, Backlog, DeliveryFilter, DeliveryId, DeliveryState, Endpoint, EventFilter, EventId, FailReason, Id,
-    Priority,
-    StateName,
+    Attempt, Backlog, DeliveryFilter, DeliveryId, DeliveryState, Endpoint, EventFilter, EventId, FailReason,
+    Id, Priority, StateName,
 };
 use bytes::Bytes;
 

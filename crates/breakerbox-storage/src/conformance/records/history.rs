@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::records::{ChangeFilter, ObservedChange, Page, PageOf};
-use breakerbox_core::{Attribution, Cause, Change, Epoch, Mode, OverrideCommand, Status, Timestamp, Totals};
+use breakerbox_core::{
+    Attribution, Cause, Change, CircuitStatus, Epoch, Mode, OverrideCommand, Timestamp, Totals,
+};
 use breakerbox_model::objects::PastChange;
 
 use super::world::World;
@@ -16,22 +18,30 @@ pub fn change(key: &str, epoch: u64, at: Timestamp) -> PastChange {
         1 => Cause::CoolOffOver,
         _ => Cause::Override { command: OverrideCommand::ForceOpen, by: by.clone() },
     };
-    let change = Change {
-        from: Status::Closed,
-        to: match epoch % 3 {
-            0 => Status::Open,
-            1 => Status::HalfOpen,
-            _ => Status::Disabled,
-        },
-        at,
-        epoch: Epoch(epoch),
-        cause,
-        retry_at: (epoch.is_multiple_of(2)).then_some(at + Duration::from_secs(30)),
-        trips: 3,
-        last_success: (epoch > 3).then_some(at),
-        failing_since: None,
-        evidence: (epoch > 4).then(|| Arc::new(Totals { failures: epoch, ..Totals::default() })),
-        mode: if epoch % 3 == 2 { Mode::ForcedOpen(by) } else { Mode::Automatic },
+    let change = {
+        let mut changed = Change::new(
+            CircuitStatus::Closed,
+            match epoch % 3 {
+                0 => CircuitStatus::Open,
+                1 => CircuitStatus::HalfOpen,
+                _ => CircuitStatus::Disabled,
+            },
+            at,
+            Epoch(epoch),
+            cause,
+        );
+        changed.retry_at = (epoch.is_multiple_of(2)).then_some(at + Duration::from_secs(30));
+        changed.trips = 3;
+        changed.last_success = (epoch > 3).then_some(at);
+        changed.evidence = (epoch > 4).then(|| {
+            Arc::new({
+                let mut totals = Totals::default();
+                totals.failures = epoch;
+                totals
+            })
+        });
+        changed.mode = if epoch % 3 == 2 { Mode::ForcedOpen(by) } else { Mode::Automatic };
+        changed
     };
     PastChange { key: Arc::from(key), change }
 }
@@ -120,13 +130,19 @@ pub async fn changes_are_found_by_all_that_can_be_said(world: &mut World) {
         (ChangeFilter { tenant: Some("nobody".parse().unwrap()), ..none() }, |_| false),
         (ChangeFilter { circuit: Some("acme".into()), ..none() }, |past| *past.key == *"acme"),
         (ChangeFilter { circuit: Some("other".into()), tenant: acme(), ..none() }, |_| false),
-        (ChangeFilter { to: Some(Status::Open), ..none() }, |past| past.change.to == Status::Open),
-        (ChangeFilter { to: Some(Status::Disabled), tenant: acme(), ..none() }, |past| {
-            past.change.to == Status::Disabled && past.key.split([' ', '/']).next() == Some("acme")
+        (ChangeFilter { to: Some(CircuitStatus::Open), ..none() }, |past| {
+            past.change.to == CircuitStatus::Open
+        }),
+        (ChangeFilter { to: Some(CircuitStatus::Disabled), tenant: acme(), ..none() }, |past| {
+            past.change.to == CircuitStatus::Disabled && past.key.split([' ', '/']).next() == Some("acme")
         }),
         (
-            ChangeFilter { to: Some(Status::HalfOpen), circuit: Some("acme/reminders".into()), ..none() },
-            |past| past.change.to == Status::HalfOpen && *past.key == *"acme/reminders",
+            ChangeFilter {
+                to: Some(CircuitStatus::HalfOpen),
+                circuit: Some("acme/reminders".into()),
+                ..none()
+            },
+            |past| past.change.to == CircuitStatus::HalfOpen && *past.key == *"acme/reminders",
         ),
     ] {
         let expected: Vec<_> = changes.iter().filter(|past| fits(past)).cloned().collect();
@@ -145,9 +161,9 @@ pub async fn changes_are_found_by_all_that_can_be_said(world: &mut World) {
 pub async fn a_page_of_changes_looks_at_its_share(world: &mut World) {
     let at = world.now();
     let mut changes: Vec<_> = (0..3_000).map(|number| change("acme", 3 * number + 7, at)).collect();
-    changes[0].change.to = Status::Closed;
+    changes[0].change.to = CircuitStatus::Closed;
     world.records.append_history(changes.iter().cloned().map(ObservedChange::from).collect()).await.unwrap();
-    let filter = ChangeFilter { to: Some(Status::Closed), ..ChangeFilter::default() };
+    let filter = ChangeFilter { to: Some(CircuitStatus::Closed), ..ChangeFilter::default() };
     let first = world.records.history(&filter, &PageOf::first(2)).await.unwrap();
     assert_eq!(first.items, []);
     let rest = PageOf::after(first.next.expect("it has not seen everything"), 2);

@@ -17,7 +17,7 @@ mod plan;
 
 use std::sync::Arc;
 
-use breakerbox::Builder;
+use breakerbox::BreakerboxBuilder;
 use breakerbox::sampling::{Sampling, SamplingEvent};
 
 pub(super) use self::attempts::Attempts;
@@ -33,7 +33,7 @@ use super::network::Network;
 /// Starts the sampled circuits in one life of a worker (from one start to the next). From now on, the worker is
 /// a candidate in the leader election.
 pub(super) fn start(
-    builder: Builder,
+    builder: BreakerboxBuilder,
     plan: &SampledPlan,
     network: &Arc<Network>,
     who: WorkerLife,

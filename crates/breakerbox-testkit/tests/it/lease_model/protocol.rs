@@ -71,7 +71,12 @@ impl Protocol {
     /// Returns the record of an open circuit whose cool-off has ended.
     fn open(&self) -> Record {
         let record = Record::new(None, RandomBits(1), BEGIN);
-        let totals = breakerbox_core::Totals { failures: 1, failure_run: 1, ..Default::default() };
+        let totals = {
+            let mut totals = breakerbox_core::Totals::default();
+            totals.failures = 1;
+            totals.failure_run = 1;
+            totals
+        };
         let step = record.evaluate(&totals, OpenedBy::default(), &self.policy, RandomBits(2), BEGIN);
         step.expect("one failure is enough").record
     }
@@ -213,7 +218,7 @@ impl Protocol {
         let (_, permit) =
             state.workers[n].member.clone().leased(&probe.proposal, &self.policy, probe.leased_at);
         let Some(permit) = permit else { return };
-        let outcome = Outcome { kind, ..Outcome::success(Duration::ZERO) };
+        let outcome = Outcome::new(kind, Duration::ZERO);
         let draw = RandomBits(state.token());
         let now = state.now;
         let reported = state.workers[n].member.settle(permit, &outcome, &self.policy, draw, now);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use breakerbox::store::Store;
-use breakerbox::{OnStoreLoss, Status};
+use breakerbox::{CircuitStatus, OnStoreLoss};
 use breakerbox_testkit::faults::{Fault, FaultyStore};
 use tokio::time::{Instant, sleep};
 
@@ -47,7 +47,7 @@ async fn while_half_open_one_at_a_time_gets_through() {
         sleep(ms(100)).await;
     }
     assert!(taken_at.elapsed() >= secs(12), "probe_timeout and 2 s");
-    assert_eq!(bench.status("e1").await, Status::HalfOpen, "no check counts for anything");
+    assert_eq!(bench.status("e1").await, CircuitStatus::HalfOpen, "no check counts for anything");
 }
 
 #[tokio::test(start_paused = true)]
@@ -58,7 +58,7 @@ async fn between_two_ticks_no_more_than_the_probes_get_through() {
     bench.trip("e1").await;
     sleep(secs(31)).await;
     bench.tick().await;
-    assert_eq!(bench.status("e1").await, Status::HalfOpen);
+    assert_eq!(bench.status("e1").await, CircuitStatus::HalfOpen);
     for round in 0..3 {
         // None of this is in the table: neither a missing row nor an empty poll may end the probing
         // permanently.
@@ -80,7 +80,7 @@ async fn between_two_ticks_no_more_than_the_probes_get_through() {
     }
     bench.table.fail("e1", 3);
     bench.tick().await;
-    assert_eq!(bench.status("e1").await, Status::Open);
+    assert_eq!(bench.status("e1").await, CircuitStatus::Open);
 }
 
 #[tokio::test(start_paused = true)]
@@ -90,7 +90,7 @@ async fn a_half_open_circuit_of_the_leaders_making_has_a_lease_to_give() {
     bench.trip("e1").await;
     sleep(secs(30)).await;
     bench.tick().await;
-    assert_eq!(bench.status("e1").await, Status::HalfOpen);
+    assert_eq!(bench.status("e1").await, CircuitStatus::HalfOpen);
     let first = bench.agents[0].sampling.check("e1").await.unwrap().unwrap();
     assert!(first.is_probe());
     assert_eq!(bench.agents[1].check("e1").await, "probing");
@@ -98,7 +98,7 @@ async fn a_half_open_circuit_of_the_leaders_making_has_a_lease_to_give() {
     bench.tick().await;
     first.settle();
     sleep(ms(100)).await;
-    assert_eq!(bench.status("e1").await, Status::Closed);
+    assert_eq!(bench.status("e1").await, CircuitStatus::Closed);
     assert_eq!(bench.agents[0].sampling.counts().late_results, 0, "a check is no result");
 }
 
@@ -142,10 +142,10 @@ async fn without_the_store_each_does_as_it_was_told_and_nothing_ticks() {
         bench.table.succeed("well", 1);
         bench.tick().await;
         sleep(secs(3)).await;
-        assert_eq!(bench.status("e1").await, Status::HalfOpen, "{on_loss:?}");
+        assert_eq!(bench.status("e1").await, CircuitStatus::HalfOpen, "{on_loss:?}");
         bench.table.succeed("e1", 1);
         bench.tick().await;
-        assert_eq!(agent.status("e1"), Status::Closed, "{on_loss:?}");
+        assert_eq!(agent.status("e1"), CircuitStatus::Closed, "{on_loss:?}");
     }
 }
 
@@ -161,14 +161,16 @@ async fn a_fleet_that_only_watches_keeps_its_own_circuits() {
     bench.agents.push(watching);
     bench.until("both lead, for different fleets", || bench.leaders().len() == 2).await;
     bench.table.fail("e1", 10);
-    bench.until("both ticked", || bench.agents.iter().all(|agent| agent.status("e1") == Status::Open)).await;
+    bench
+        .until("both ticked", || bench.agents.iter().all(|agent| agent.status("e1") == CircuitStatus::Open))
+        .await;
     assert_eq!(bench.agents[1].check("e1").await, "free");
     assert_eq!(refused.load(Ordering::SeqCst), 1);
     assert_eq!(bench.agents[0].check("e1").await, "open");
     sleep(secs(31)).await;
     bench.tick().await;
     bench.tick().await;
-    assert_eq!(bench.status("e1").await, Status::HalfOpen);
-    assert_eq!(bench.status("dry-run e1").await, Status::HalfOpen);
+    assert_eq!(bench.status("e1").await, CircuitStatus::HalfOpen);
+    assert_eq!(bench.status("dry-run e1").await, CircuitStatus::HalfOpen);
     assert_eq!(bench.store.len(), 2, "neither takes the other's circuits for its own");
 }

@@ -10,7 +10,7 @@ use breakerbox::store::{
     Answer, Changes, Delta, ListQuery, Merged, Page, RampReply, RampRequest, Readable, Store, StoreError,
     Swap, Swapped, Term,
 };
-use breakerbox::{Nonce, Record, State, Status};
+use breakerbox::{CircuitStatus, Nonce, Record, State};
 use breakerbox_testkit::faults::{Fault, FaultyStore};
 use tokio::time::{Instant, sleep};
 
@@ -143,7 +143,7 @@ async fn what_a_paused_leader_writes_when_it_is_back_is_refused() {
     bench.until("it knows", || !bench.agents[0].leads()).await;
     sleep(secs(60)).await;
     assert_eq!(bench.agents[0].sampling.report().refused_writes, 1);
-    assert_eq!(bench.status("e1").await, Status::Closed);
+    assert_eq!(bench.status("e1").await, CircuitStatus::Closed);
     assert_eq!(bench.leaders(), [1]);
 }
 
@@ -167,13 +167,13 @@ async fn a_leader_whose_tick_is_answered_after_a_lease_tells_observers_once() {
     assert_eq!(bench.agents[1].check("e1").await, "free");
     bench.trip("e1").await;
     let opened_at = Instant::now();
-    while bench.status("e1").await != Status::HalfOpen {
+    while bench.status("e1").await != CircuitStatus::HalfOpen {
         assert!(opened_at.elapsed() < secs(60));
         sleep(ms(5)).await;
     }
     assert_eq!(bench.agents[1].check("e1").await, "probe");
     bench.tick().await;
-    assert_eq!(bench.agents[0].observed("e1"), [Status::Open, Status::HalfOpen]);
+    assert_eq!(bench.agents[0].observed("e1"), [CircuitStatus::Open, CircuitStatus::HalfOpen]);
     assert_eq!(bench.agents[0].check("e1").await, "probing", "and it knows of the lease");
 }
 
@@ -196,7 +196,7 @@ async fn who_was_away_longer_than_its_term_forgets_what_it_polled() {
     bench.agents[0].way.set(Fault::None);
     bench.tick().await;
     bench.tick().await;
-    assert_eq!(bench.status("e1").await, Status::Closed, "what it knew is older than its term");
+    assert_eq!(bench.status("e1").await, CircuitStatus::Closed, "what it knew is older than its term");
     assert_eq!(bench.agents[0].sampling.report().refused_writes, 0, "it did not even try");
 }
 
@@ -208,9 +208,10 @@ async fn what_a_leader_missed_it_finds_out() {
     // More changes than a store publishes before some are missed; none of them was the leader's.
     for n in 0..1_500 {
         let key: Arc<str> = format!("e{n}").into();
-        let record = Record {
-            state: State::HalfOpen,
-            ..Record::new(None, breakerbox_core::RandomBits(n), bench.now().await)
+        let record = {
+            let mut record = Record::new(None, breakerbox_core::RandomBits(n), bench.now().await);
+            record.state = State::HalfOpen;
+            record
         };
         let not_after = bench.now().await + secs(1);
         let swap = Swap { key, expected: None, record, not_after, keep_for: None };
@@ -220,5 +221,8 @@ async fn what_a_leader_missed_it_finds_out() {
     bench.table.fail("e1499", 1);
     bench.tick().await;
     assert_eq!(bench.agents[0].sampling.report().last_tick.unwrap().circuits, 1_500);
-    assert_eq!((bench.status("e0").await, bench.status("e1499").await), (Status::Closed, Status::Open));
+    assert_eq!(
+        (bench.status("e0").await, bench.status("e1499").await),
+        (CircuitStatus::Closed, CircuitStatus::Open)
+    );
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use breakerbox::sampling::SamplingEvent;
-use breakerbox::{Policy, Preset, Status};
+use breakerbox::{CircuitStatus, Policy, Preset};
 use tokio::time::sleep;
 
 use super::rig::{Bench, Choices, NetworkFault, secs};
@@ -20,7 +20,7 @@ async fn a_slow_poll_makes_no_second_leader_and_no_second_poll() {
         assert_eq!(bench.leaders(), [leader], "it prolongs its term meanwhile");
     }
     assert_eq!(bench.table.most_at_once.load(Ordering::SeqCst), 1);
-    assert_eq!(bench.agents[leader].observed("e1")[0], Status::Open, "late, but whole");
+    assert_eq!(bench.agents[leader].observed("e1")[0], CircuitStatus::Open, "late, but whole");
 }
 
 #[tokio::test(start_paused = true)]
@@ -43,12 +43,12 @@ async fn a_poll_that_fails_is_reported_and_changes_nothing() {
         let was_reported =
             bench.agents[0].events.lock().unwrap().contains(&SamplingEvent::PollFailed { error });
         assert!(was_reported);
-        assert_eq!(bench.status("e1").await, Status::Open);
-        assert_eq!(bench.status("e2").await, Status::Closed);
+        assert_eq!(bench.status("e1").await, CircuitStatus::Open);
+        assert_eq!(bench.status("e2").await, CircuitStatus::Closed);
         bench.table.fault(NetworkFault::None);
         bench.tick().await;
         assert_eq!(report().poll_error, None);
-        assert_eq!(bench.status("e2").await, Status::Open);
+        assert_eq!(bench.status("e2").await, CircuitStatus::Open);
     }
 }
 
@@ -71,7 +71,7 @@ async fn a_poll_that_finds_nothing_at_all_changes_nothing() {
     bench.table.clear();
     sleep(secs(60)).await;
     bench.tick().await;
-    assert_eq!(bench.status("e1").await, Status::Open, "perhaps the table is not there");
+    assert_eq!(bench.status("e1").await, CircuitStatus::Open, "perhaps the table is not there");
     assert_eq!(bench.agents[0].check("e1").await, "probe", "and nobody has to wait for a tick");
 }
 
@@ -85,10 +85,10 @@ async fn one_sample_without_latencies_spoils_the_poll_if_they_are_needed() {
     bench.until("a failed poll", || bench.agents[0].sampling.report().failed_polls > 0).await;
     let error = bench.agents[0].sampling.report().poll_error.unwrap();
     assert_eq!(error, "latency_sum: is required, because the policy sets mean_latency for e1");
-    assert_eq!(bench.status("e1").await, Status::Closed);
+    assert_eq!(bench.status("e1").await, CircuitStatus::Closed);
     *bench.table.without_latency.lock().unwrap() = false;
     bench.tick().await;
-    assert_eq!(bench.status("e1").await, Status::Open);
+    assert_eq!(bench.status("e1").await, CircuitStatus::Open);
 }
 
 #[tokio::test(start_paused = true)]
@@ -100,7 +100,7 @@ async fn keys_that_can_not_be_are_counted_and_left_out() {
     bench.table.fail("e1", 10);
     bench.tick().await;
     assert_eq!(bench.agents[0].sampling.report().last_tick.unwrap().unusable_keys, 2);
-    assert_eq!(bench.status("e1").await, Status::Open);
+    assert_eq!(bench.status("e1").await, CircuitStatus::Open);
 }
 
 #[tokio::test(start_paused = true)]
@@ -118,5 +118,5 @@ async fn checks_in_the_middle_of_a_poll_do_not_keep_the_leader_from_deciding() {
     // A lease is acquired and released: the record is a different one with the same contents.
     bench.agents[1].sampling.check("e1").await.unwrap().unwrap().settle();
     bench.tick().await;
-    assert_eq!(bench.status("e1").await, Status::Closed);
+    assert_eq!(bench.status("e1").await, CircuitStatus::Closed);
 }

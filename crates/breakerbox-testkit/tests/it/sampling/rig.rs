@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use breakerbox::sampling::{Poll, SampleError, Sampler, Sampling, SamplingEvent};
 use breakerbox::store::{MemoryStore, Store};
 use breakerbox::{
-    Breakerbox, Builder, CircuitChange, OnStoreLoss, Policy, PolicyBuilder, Preset, Refusal, Sample, Status,
-    Timestamp,
+    Breakerbox, BreakerboxBuilder, CircuitChange, CircuitStatus, OnStoreLoss, Policy, PolicyBuilder, Preset,
+    Refusal, Sample, Timestamp,
 };
 use breakerbox_testkit::faults::FaultyStore;
 use tokio::time::{Instant, sleep};
@@ -147,7 +147,7 @@ pub(crate) struct Agent {
 }
 
 impl Agent {
-    pub(crate) fn status(&self, key: &str) -> Status {
+    pub(crate) fn status(&self, key: &str) -> CircuitStatus {
         self.sampling.circuit(key).unwrap().status()
     }
 
@@ -164,7 +164,7 @@ impl Agent {
         }
     }
 
-    pub(crate) fn observed(&self, key: &str) -> Vec<Status> {
+    pub(crate) fn observed(&self, key: &str) -> Vec<CircuitStatus> {
         let changes = self.changes.lock().unwrap();
         changes.iter().filter(|change| *change.key == *key).map(|change| change.change.to).collect()
     }
@@ -226,7 +226,7 @@ impl Bench {
         n: u64,
         store: impl Store,
         way: Arc<FaultyStore>,
-        choose: impl FnOnce(Builder) -> Builder,
+        choose: impl FnOnce(BreakerboxBuilder) -> BreakerboxBuilder,
     ) -> Agent {
         let clock = TokioClock { start: Instant::now(), ahead: secs(10 + n * 3_600) };
         let (changes, events) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(Vec::new())));
@@ -279,15 +279,15 @@ impl Bench {
     }
 
     /// Returns the circuit's state in the store.
-    pub(crate) async fn status(&self, key: &str) -> Status {
+    pub(crate) async fn status(&self, key: &str) -> CircuitStatus {
         let answer = self.store.read(&[key.into()]).await.unwrap();
-        answer.all().unwrap().value[0].as_ref().map_or(Status::Closed, breakerbox::Record::status)
+        answer.all().unwrap().value[0].as_ref().map_or(CircuitStatus::Closed, breakerbox::Record::status)
     }
 
     /// Opens a circuit with failed attempts and a tick.
     pub(crate) async fn trip(&self, key: &str) {
         self.table.fail(key, 10);
         self.tick().await;
-        assert_eq!(self.status(key).await, Status::Open);
+        assert_eq!(self.status(key).await, CircuitStatus::Open);
     }
 }

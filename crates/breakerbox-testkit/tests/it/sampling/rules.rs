@@ -1,7 +1,7 @@
 //! Sampled fleets: the rules, evaluated once for each key and tick.
 
 use breakerbox::store::Store;
-use breakerbox::{Attribution, OverrideCommand, Status, TripRule};
+use breakerbox::{Attribution, CircuitStatus, OverrideCommand, TripRule};
 use tokio::time::{Instant, sleep};
 
 use super::rig::{Bench, Choices, convoy, secs};
@@ -12,11 +12,11 @@ async fn every_rule_once_for_each_key_and_tick() {
     bench.leader().await;
     let at = |failures, successes| move |key: &str| (key.to_owned(), failures, successes);
     let closed = [
-        (at(7, 3)("at the rate"), Status::Open),
-        (at(6, 4)("below the rate"), Status::Closed),
-        (at(9, 0)("too few"), Status::Closed),
-        (at(10, 0)("all fail"), Status::Open),
-        (at(0, 50)("all is well"), Status::Closed),
+        (at(7, 3)("at the rate"), CircuitStatus::Open),
+        (at(6, 4)("below the rate"), CircuitStatus::Closed),
+        (at(9, 0)("too few"), CircuitStatus::Closed),
+        (at(10, 0)("all fail"), CircuitStatus::Open),
+        (at(0, 50)("all is well"), CircuitStatus::Closed),
     ];
     for ((key, failures, successes), _) in &closed {
         bench.table.fail(key, *failures);
@@ -29,21 +29,21 @@ async fn every_rule_once_for_each_key_and_tick() {
     // Open: no change before the cool-off is over; then half-open, whatever the totals are.
     bench.table.succeed("all fail", 100);
     bench.tick().await;
-    assert_eq!(bench.status("all fail").await, Status::Open);
+    assert_eq!(bench.status("all fail").await, CircuitStatus::Open);
     sleep(secs(30)).await;
     bench.tick().await;
-    assert_eq!(bench.status("all fail").await, Status::HalfOpen);
-    assert_eq!(bench.status("at the rate").await, Status::HalfOpen);
+    assert_eq!(bench.status("all fail").await, CircuitStatus::HalfOpen);
+    assert_eq!(bench.status("at the rate").await, CircuitStatus::HalfOpen);
     // Half-open: no change with fewer than `probes` results, however long it takes; then open or closed.
     for _ in 0..20 {
         bench.tick().await;
     }
-    assert_eq!(bench.status("all fail").await, Status::HalfOpen);
+    assert_eq!(bench.status("all fail").await, CircuitStatus::HalfOpen);
     bench.table.succeed("all fail", 1);
     bench.table.fail("at the rate", 1);
     bench.tick().await;
-    assert_eq!(bench.status("all fail").await, Status::Closed);
-    assert_eq!(bench.status("at the rate").await, Status::Open);
+    assert_eq!(bench.status("all fail").await, CircuitStatus::Closed);
+    assert_eq!(bench.status("at the rate").await, CircuitStatus::Open);
     let answer = bench.store.read(&["at the rate".into()]).await.unwrap().all().unwrap();
     assert_eq!(answer.value[0].as_ref().unwrap().trips, 2);
 }
@@ -55,25 +55,29 @@ async fn nothing_counts_from_before_a_transition_and_the_window_keeps_sliding() 
     bench.trip("e1").await;
     sleep(secs(30)).await;
     bench.tick().await;
-    assert_eq!(bench.status("e1").await, Status::HalfOpen);
+    assert_eq!(bench.status("e1").await, CircuitStatus::HalfOpen);
     // The attempt started before the transition, although it ends now.
     bench.table.add("e1", 5, secs(20), false);
     bench.tick().await;
-    assert_eq!(bench.status("e1").await, Status::HalfOpen, "it says nothing about the recovery");
+    assert_eq!(bench.status("e1").await, CircuitStatus::HalfOpen, "it says nothing about the recovery");
     bench.table.succeed("e1", 1);
     bench.tick().await;
-    assert_eq!(bench.status("e1").await, Status::Closed);
+    assert_eq!(bench.status("e1").await, CircuitStatus::Closed);
     // Ten failures from before are still in the window.
     bench.table.fail("e1", 9);
     bench.tick().await;
-    assert_eq!(bench.status("e1").await, Status::Closed, "nine calls since the transition are too few");
+    assert_eq!(
+        bench.status("e1").await,
+        CircuitStatus::Closed,
+        "nine calls since the transition are too few"
+    );
     sleep(secs(299)).await;
     bench.table.fail("e1", 9);
     bench.tick().await;
-    assert_eq!(bench.status("e1").await, Status::Closed, "the window has slid past the first nine");
+    assert_eq!(bench.status("e1").await, CircuitStatus::Closed, "the window has slid past the first nine");
     bench.table.fail("e1", 1);
     bench.tick().await;
-    assert_eq!(bench.status("e1").await, Status::Open);
+    assert_eq!(bench.status("e1").await, CircuitStatus::Open);
 }
 
 #[tokio::test(start_paused = true)]
@@ -118,9 +122,15 @@ async fn a_zombie_is_disabled_and_its_owner_hears_once() {
         bench.table.fail("zombie", 10);
         bench.tick().await;
     }
-    assert_eq!(bench.status("zombie").await, Status::Disabled);
+    assert_eq!(bench.status("zombie").await, CircuitStatus::Disabled);
     let observed = bench.agents[leader].observed("zombie");
-    let story = [Status::Open, Status::HalfOpen, Status::Open, Status::HalfOpen, Status::Disabled];
+    let story = [
+        CircuitStatus::Open,
+        CircuitStatus::HalfOpen,
+        CircuitStatus::Open,
+        CircuitStatus::HalfOpen,
+        CircuitStatus::Disabled,
+    ];
     assert_eq!(observed, story);
     assert_eq!(bench.agents[leader].check("zombie").await, "disabled");
     assert_eq!(bench.agents[1 - leader].check("zombie").await, "disabled", "everywhere");
@@ -140,7 +150,10 @@ async fn all_agents_hear_of_every_change_once() {
     bench.tick().await;
     sleep(secs(5)).await;
     for agent in &bench.agents {
-        assert_eq!(agent.observed("e1"), [Status::Open, Status::HalfOpen, Status::Closed]);
+        assert_eq!(
+            agent.observed("e1"),
+            [CircuitStatus::Open, CircuitStatus::HalfOpen, CircuitStatus::Closed]
+        );
         assert_eq!(agent.check("e1").await, "free", "without a ramp");
         assert_eq!(agent.sampling.counts().late_results, 0);
     }
@@ -159,7 +172,7 @@ async fn a_destination_that_dies_is_spared_though_its_past_was_healthy() {
             sleep(secs(1)).await;
         }
         let died_at = Instant::now();
-        while bench.status("e1").await == Status::Closed {
+        while bench.status("e1").await == CircuitStatus::Closed {
             bench.table.fail("e1", 1);
             sleep(secs(1)).await;
         }
@@ -178,8 +191,8 @@ async fn a_tenant_can_have_numbers_of_its_own() {
     bench.table.fail("acme a", 2);
     bench.table.fail("other a", 9);
     bench.tick().await;
-    assert_eq!(bench.status("acme a").await, Status::Open);
-    assert_eq!(bench.status("other a").await, Status::Closed);
+    assert_eq!(bench.status("acme a").await, CircuitStatus::Open);
+    assert_eq!(bench.status("other a").await, CircuitStatus::Closed);
     let refused = sampling.set_tenant_policy("acme", Some(&convoy().window(secs(60)))).unwrap_err();
     assert!(refused.to_string().starts_with("window: must be 5m, as it was"), "{refused}");
     let refused = sampling.set_policy(&convoy().consecutive_failures(3)).unwrap_err();
