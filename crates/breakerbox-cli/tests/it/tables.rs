@@ -232,7 +232,7 @@ fn an_event_is_shown_with_its_payload_byte_for_byte() {
 fn an_endpoint_is_shown_with_the_origin_of_each_value() {
     let effective = json!({
         "timeout": {"value": "15s", "origin": "default"}, "retry": {"value": ["5s", "5m"], "origin": "tenant"},
-        "policy": {"window": {"value": "1m", "origin": "default"}},
+        "policy": {"window": {"value": "1m", "default": "1m", "origin": "default"}},
     });
     let api = answering(
         json!({"id": id("ep"), "timeout": null, "retry": null, "policy": null, "effective": effective}),
