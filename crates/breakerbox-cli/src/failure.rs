@@ -5,7 +5,6 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-use super::names;
 use super::refusal::Refusal;
 
 /// The reason why a command failed.
@@ -94,7 +93,9 @@ impl Failure {
         Some(match self {
             Self::OutputClosed => return None,
             Self::Refused(refusal) => refusal.problem.clone(),
-            Self::Name { code, detail, candidates, .. } => names::problem(code, detail, candidates),
+            Self::Name { code, detail, candidates, .. } => {
+                json!({ "code": code, "detail": detail, "candidates": candidates })
+            }
             Self::Input(_) | Self::Inputs(_) => own("input", &lines),
             Self::Environment(_) => own("failed", &lines),
             Self::Unreachable(_) => own("unreachable", &lines),

@@ -5,7 +5,7 @@
 //! that matches none or several is an error that lists candidates; it never picks one.
 
 use breakerbox_model::objects::{CircuitId, Id};
-use serde_json::{Value, json};
+use serde_json::Value;
 use url::Url;
 
 use super::client::{Ask, Gateway};
@@ -13,8 +13,6 @@ use super::failure::Failure;
 use super::limit::Limit;
 use super::output::cut;
 
-/// The number of characters of a short id.
-const SHORT: usize = 8;
 /// The minimum length of a part of an id that is accepted as a name.
 const SHORTEST: usize = 4;
 /// The maximum number of resources to search.
@@ -69,15 +67,6 @@ impl Kind {
 struct Candidate {
     id: String,
     described: String,
-}
-
-/// Returns the part of an id that tables show: its last characters, which differ between neighbours. Other texts are
-/// returned unchanged.
-pub(super) fn short_id(id: &str) -> &str {
-    match id.split_once('_') {
-        Some((_, digits)) if digits.parse::<Id>().is_ok() => &digits[digits.len() - SHORT..],
-        _ => id,
-    }
 }
 
 /// Returns the id that a name means. Searches only if the name is not a full id.
@@ -242,27 +231,11 @@ fn one(
     }
 }
 
-/// Formats a failed look-up as JSON.
-pub(super) fn problem(code: &str, detail: &str, candidates: &[String]) -> Value {
-    json!({ "code": code, "detail": detail, "candidates": candidates })
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use serde_json::json;
 
-    #[test]
-    fn short_ids_are_the_ends_of_ids() {
-        for (id, expected) in [
-            ("dlv_01h5k2m8w4c7e", "2m8w4c7e"),
-            ("lane_01h5k2m8w4c7e", "2m8w4c7e"),
-            ("acme", "acme"),
-            ("key_1", "key_1"),
-            ("gateway", "gateway"),
-        ] {
-            assert_eq!(short_id(id), expected);
-        }
-    }
+    use super::*;
 
     #[test]
     fn full_ids_are_taken_as_they_are() {

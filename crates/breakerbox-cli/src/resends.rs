@@ -3,7 +3,8 @@
 use clap::{Args, Subcommand};
 
 use super::client::{Ask, Gateway};
-use super::deliveries::{Filter, RESENDABLE, resend};
+use super::deliveries::{RESENDABLE, resend};
+use super::delivery_filter::Filter;
 use super::failure::Failure;
 use super::limit::Limit;
 use super::names::{Kind, resolve};

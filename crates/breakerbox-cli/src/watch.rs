@@ -13,10 +13,10 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::client::{Ask, Gateway, runtime};
-use super::deliveries::Filter;
+use super::delivery_filter::Filter;
 use super::failure::{Failure, printable};
-use super::names::short_id;
 use super::output::{Output, colour_of, colourful, cut, print};
+use super::short_id::short_id;
 use super::times::{clock, duration, relative, tenths, written};
 
 /// The minimum interval between requests.

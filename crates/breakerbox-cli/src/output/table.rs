@@ -10,7 +10,7 @@ use serde_json::Value;
 use unicode_width::UnicodeWidthStr;
 
 use crate::failure::printable;
-use crate::names::short_id;
+use crate::short_id::short_id;
 use crate::times::{relative, tenths};
 
 /// The maximum width of a table.
