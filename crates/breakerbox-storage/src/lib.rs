@@ -12,7 +12,9 @@
 //! | [`Directory`] | tenants, endpoints and API keys in memory, for deliveries |
 //! | [`clock`] | the wall clock, and the clock for leases, circuits and limits |
 //! | `conformance` | the requirements for every backend, as tests; with the feature `conformance` |
+//! | [`Routes`] | what a backend reads of the directory while it accepts events |
 //! | [`secrets`] | secrets at rest: master keys, sealing, opening |
+//! | [`stored`] | the stored form of values, the same in every database |
 //!
 //! **Durability.** When a method returns `Ok`, its effect survives a power cut. Accepting is one transaction: the
 //! events, a delivery for each endpoint, the idempotency key. For a large fan-out, that transaction writes a bounded
@@ -34,7 +36,9 @@ pub mod conformance;
 mod directory;
 pub mod records;
 mod reminder_store;
+mod routes;
 pub mod secrets;
+pub mod stored;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -55,6 +59,7 @@ pub use self::directory::{
 };
 pub use self::records::{Records, RecordsError};
 pub use self::reminder_store::{AppliedDecisions, ApplyError, ReminderStore};
+pub use self::routes::{Audience, EndpointRoute, Routes, TenantRoutes};
 
 /// The durable queue: the operations on the hot path, and maintenance.
 #[async_trait]

@@ -29,6 +29,7 @@ mod circuits;
 mod defaults;
 mod entries;
 mod last_attempts;
+mod load;
 mod policy;
 mod tenant_endpoints;
 

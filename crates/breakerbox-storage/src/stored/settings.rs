@@ -9,16 +9,18 @@ use breakerbox_model::objects::{
     SigningSecrets, Tenant, TenantSettings,
 };
 use breakerbox_model::reminder::{CatchUp, WhenFailed};
-use breakerbox_storage::secrets::{Keyring, Owner, Sealed};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::LoadError;
-use super::stored_target::StoredTarget;
+use super::target::StoredTarget;
+use crate::secrets::{Keyring, Owner, Sealed};
 
-pub(super) const TENANT: &str = "tenant";
-pub(super) const ENDPOINT: &str = "endpoint";
+/// The word for a tenant in errors, and in the owner of its sealed secrets.
+pub const TENANT: &str = "tenant";
+/// The word for an endpoint in errors, and in the owner of its sealed secrets.
+pub const ENDPOINT: &str = "endpoint";
 
 #[derive(Serialize, Deserialize)]
 struct StoredTenant {
@@ -117,12 +119,16 @@ struct StoredSecret {
 }
 
 /// The columns `settings` and `sealed` of a row.
-pub(super) struct Columns {
-    pub(super) settings: String,
-    pub(super) sealed: Sealed,
+pub struct Columns {
+    /// The settings that are not secret, as JSON.
+    pub settings: String,
+    /// The secret settings and the signing secrets, encrypted.
+    pub sealed: Sealed,
 }
 
-pub(super) fn tenant(tenant: &Tenant, keyring: &Keyring) -> Columns {
+/// Encodes a tenant for the columns of its row.
+#[must_use]
+pub fn tenant(tenant: &Tenant, keyring: &Keyring) -> Columns {
     let settings = tenant.settings.clone();
     let stored = StoredTenant {
         name: settings.name,
@@ -142,7 +148,9 @@ pub(super) fn tenant(tenant: &Tenant, keyring: &Keyring) -> Columns {
     Columns { settings: json(&stored), sealed }
 }
 
-pub(super) fn endpoint(endpoint: &Endpoint, keyring: &Keyring) -> Columns {
+/// Encodes an endpoint for the columns of its row.
+#[must_use]
+pub fn endpoint(endpoint: &Endpoint, keyring: &Keyring) -> Columns {
     let settings = endpoint.settings.clone();
     let stored = StoredEndpoint {
         url: settings.url.into(),
@@ -160,7 +168,11 @@ pub(super) fn endpoint(endpoint: &Endpoint, keyring: &Keyring) -> Columns {
     Columns { settings: json(&stored), sealed }
 }
 
-pub(super) fn tenant_of(
+/// Decodes a tenant's settings and signing secrets.
+///
+/// # Errors
+/// Returns an error if a master key is missing, or a column can't be read.
+pub fn tenant_of(
     settings: &str,
     sealed: Vec<u8>,
     keyring: &Keyring,
@@ -187,7 +199,11 @@ pub(super) fn tenant_of(
     Ok((settings, secrets))
 }
 
-pub(super) fn endpoint_of(
+/// Decodes an endpoint's settings and signing secrets.
+///
+/// # Errors
+/// Returns an error if a master key is missing, or a column can't be read.
+pub fn endpoint_of(
     settings: &str,
     sealed: Vec<u8>,
     keyring: &Keyring,
@@ -214,7 +230,8 @@ pub(super) fn endpoint_of(
 
 /// Encodes a reason for the column `disabled`. A circuit's state is stored with the circuit, so
 /// [`DisabledBecause::Circuit`] is stored as `owner`.
-pub(super) const fn disabled_name(because: DisabledBecause) -> &'static str {
+#[must_use]
+pub const fn disabled_name(because: DisabledBecause) -> &'static str {
     match because {
         DisabledBecause::Owner | DisabledBecause::Circuit => "owner",
         DisabledBecause::Gone => "gone",
@@ -222,7 +239,8 @@ pub(super) const fn disabled_name(because: DisabledBecause) -> &'static str {
 }
 
 /// Decodes the column `disabled`. Unknown values mean [`DisabledBecause::Owner`].
-pub(super) fn disabled(name: &str) -> DisabledBecause {
+#[must_use]
+pub fn disabled(name: &str) -> DisabledBecause {
     if name == "gone" { DisabledBecause::Gone } else { DisabledBecause::Owner }
 }
 

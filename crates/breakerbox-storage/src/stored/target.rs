@@ -2,11 +2,11 @@
 //! credentials.
 
 use breakerbox_model::notifications::{Kind, Kinds, NotificationTarget, Way};
-use breakerbox_storage::secrets::Owner;
 use serde::{Deserialize, Serialize};
 
 use super::LoadError;
-use super::stored::unreadable;
+use super::settings::unreadable;
+use crate::secrets::Owner;
 
 #[derive(Serialize, Deserialize)]
 pub(super) struct StoredTarget {

@@ -1,16 +1,20 @@
-//! Encodes the end of a page as text that can be used in a URL query.
+//! Encodes the end of a page as text that can be used in a URL query. All backends use the same text, so a cursor
+//! stays valid when the stored data is moved to another backend.
 
 use std::str::FromStr;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use breakerbox_model::objects::{Id, TenantId};
-use breakerbox_storage::RecordsError;
-use breakerbox_storage::records::{Cursor, Page, PageOf};
+
+use super::{Cursor, Page, PageOf, RecordsError};
 
 /// A position at which a page can end.
-pub(super) trait CursorPosition: Sized {
+pub trait CursorPosition: Sized {
+    /// Encodes the position.
     fn write(&self) -> String;
+
+    /// Decodes a position, or returns `None` if the text is not one.
     fn read(text: &str) -> Option<Self>;
 }
 
@@ -63,7 +67,10 @@ fn number<T: FromStr>(text: &str) -> Option<T> {
 }
 
 /// Returns the position at which the previous page ended. `None`: this is the first page.
-pub(super) fn position<P: CursorPosition>(page: &PageOf) -> Result<Option<P>, RecordsError> {
+///
+/// # Errors
+/// Returns [`Cursor`](RecordsError::Cursor) if the cursor is not from an earlier page of this listing.
+pub fn position<P: CursorPosition>(page: &PageOf) -> Result<Option<P>, RecordsError> {
     match &page.after {
         None => Ok(None),
         Some(Cursor(text)) => P::read(text).map(Some).ok_or(RecordsError::Cursor),
@@ -71,11 +78,7 @@ pub(super) fn position<P: CursorPosition>(page: &PageOf) -> Result<Option<P>, Re
 }
 
 /// Returns a page of at most `size` items. `items` contains one more if there is another page.
-pub(super) fn page<T, P: CursorPosition>(
-    mut items: Vec<T>,
-    size: usize,
-    position: impl Fn(&T) -> P,
-) -> Page<T> {
+pub fn page<T, P: CursorPosition>(mut items: Vec<T>, size: usize, position: impl Fn(&T) -> P) -> Page<T> {
     let is_last = items.len() <= size;
     items.truncate(size);
     let next = items.last().filter(|_| !is_last).map(|last| Cursor(position(last).write()));
