@@ -18,6 +18,7 @@ use crate::database::{Database, Wire};
 use crate::error::ConnectError;
 use crate::message;
 use crate::operations::Operations;
+use crate::migrations::set_up;
 use crate::statements::channel;
 
 /// The timeout for opening a listening connection.
@@ -44,7 +45,7 @@ impl Listener {
     /// Opens a connection and starts to listen. The first call also creates missing tables.
     pub(crate) async fn open(&self) -> Result<ListenerConnection, ConnectError> {
         if !self.is_set_up.load(Ordering::Relaxed) {
-            self.database.set_up(&self.schema).await?;
+            set_up(&self.database, &self.schema).await?;
             self.is_set_up.store(true, Ordering::Relaxed);
         }
         let (client, mut wire) = self.database.connect().await?;

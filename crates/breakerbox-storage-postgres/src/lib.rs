@@ -1,0 +1,32 @@
+//! The shared backend: everything that a fleet of gateways stores, in one Postgres database. It makes no decisions, and
+//! depends on the storage traits, not on their callers. Requires Postgres 14 or later.
+//!
+//! | part | task |
+//! | --- | --- |
+//! | [`Database`] | connects, migrates the schema, and hands out transactions |
+//! | [`Transaction`] | a transaction: the connection, the times, new ids |
+//! | `migrations` | migrates the schema to the newest version |
+//! | `ids` | generates ids that sort by time and that no other process generates |
+//! | `server_clock` | the database's clock, as this process reads it |
+//! | `values` | the parameters of statements, with their types |
+//! | `error` | converts errors of the client library |
+//!
+//! **No session state.** Each transaction sets its search path and its timeout itself, statements are not prepared, and locks
+//! end with the transaction. So there may be a connection pooler in transaction mode in between; only the connection
+//! that listens has to be direct.
+//!
+//! **Commits whose response was lost.** If the connection is lost while a commit is under way, the caller gets an error,
+//! although the commit may have taken effect. Nothing is reported as accepted that may not be.
+
+mod database;
+mod error;
+mod ids;
+mod migrations;
+mod server_clock;
+mod transaction;
+mod values;
+
+pub use database::{Database, FreeSpace, OpenError, Options};
+pub use error::{DatabaseError, sql_state};
+pub use transaction::Transaction;
+pub use values::Value;

@@ -1,0 +1,6 @@
+//! Tests of the shared storage on private Postgres servers.
+
+#![allow(clippy::unwrap_used)]
+
+mod opening;
+mod server;
