@@ -5,6 +5,13 @@
 //! | --- | --- |
 //! | [`Database`] | connects, migrates the schema, and hands out transactions |
 //! | [`Transaction`] | a transaction: the connection, the times, new ids |
+//! | [`PostgresQueue`] | the durable queue: `submit`, `claim`, `settle`, `maintenance`, `fan_out`, `prune`, a module each |
+//! | `batcher` | a writer: gathers the jobs that are waiting, and commits them together |
+//! | `fresh`, `rows` | the rows of new events and deliveries, and their direct dispatch |
+//! | `backlogs` | counters of unfinished deliveries |
+//! | `lanes` | lanes with waiting deliveries, lanes of dynamic URLs |
+//! | `idempotency` | idempotency keys of the last 24 hours |
+//! | `abandoned` | results whose caller is gone |
 //! | `migrations` | migrates the schema to the newest version |
 //! | `ids` | generates ids that sort by time and that no other process generates |
 //! | `server_clock` | the database's clock, as this process reads it |
@@ -18,15 +25,31 @@
 //! **Commits whose response was lost.** If the connection is lost while a commit is under way, the caller gets an error,
 //! although the commit may have taken effect. Nothing is reported as accepted that may not be.
 
+mod abandoned;
+mod audience;
+mod backlogs;
+mod batcher;
+mod claim;
 mod database;
 mod error;
+mod fan_out;
+mod fresh;
+mod idempotency;
 mod ids;
+mod lanes;
+mod maintenance;
 mod migrations;
+mod prune;
+mod queue;
+mod rows;
 mod server_clock;
+mod settle;
+mod submit;
 mod transaction;
 mod values;
 
 pub use database::{Database, FreeSpace, OpenError, Options};
 pub use error::{DatabaseError, sql_state};
+pub use queue::PostgresQueue;
 pub use transaction::Transaction;
 pub use values::Value;

@@ -3,4 +3,5 @@
 #![allow(clippy::unwrap_used)]
 
 mod opening;
+mod queue;
 mod server;

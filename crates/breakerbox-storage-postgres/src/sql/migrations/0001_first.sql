@@ -264,8 +264,7 @@ CREATE TABLE idempotency_keys (
     tenant      bigint NOT NULL,
     key         text NOT NULL,
     fingerprint bytea NOT NULL,
-    events      bigint[] NOT NULL DEFAULT '{}',
-    fan_outs    integer[] NOT NULL DEFAULT '{}',  -- the number of deliveries of each event
+    events      bytea NOT NULL DEFAULT '',        -- of a batch, 12 bytes each: the id, and the number of deliveries
     created     text,
     status      integer,
     revision    bigint,

@@ -1,0 +1,8 @@
+//! Tests of the durable queue on a Postgres server.
+
+mod fleet;
+pub(crate) mod rig;
+
+use rig::PostgresRig;
+
+breakerbox_storage::queue_conformance!(PostgresRig);
