@@ -11,6 +11,8 @@
 //! | `backlogs` | counters of unfinished deliveries |
 //! | `lanes` | lanes with waiting deliveries, lanes of dynamic URLs |
 //! | `idempotency` | idempotency keys of the last 24 hours |
+//! | `reminders`, `reminder_store` | due reminders, decisions about them |
+//! | `notifications`, `outages` | what people are told, written with its cause |
 //! | `abandoned` | results whose caller is gone |
 //! | `migrations` | migrates the schema to the newest version |
 //! | `ids` | generates ids that sort by time and that no other process generates |
@@ -39,8 +41,12 @@ mod ids;
 mod lanes;
 mod maintenance;
 mod migrations;
+mod notifications;
+mod outages;
 mod prune;
 mod queue;
+mod reminder_store;
+mod reminders;
 mod rows;
 mod server_clock;
 mod settle;

@@ -18,6 +18,7 @@ use super::claim::{self, LeaseJob};
 use super::database::Database;
 use super::fan_out::FanOuts;
 use super::prune::Sweep;
+use super::reminders::apply::Applier;
 use super::settle::{self, EndJob, Ending};
 use super::submit::{SubmitJob, Submitter};
 use super::{lanes, maintenance};
@@ -26,6 +27,8 @@ use super::{lanes, maintenance};
 pub struct PostgresQueue {
     database: Database,
     routes: Arc<dyn Routes>,
+    reservations: Arc<dyn Reservations>,
+    abandoned: AbandonedResults,
     submits: Batcher<SubmitJob>,
     leases: Batcher<LeaseJob>,
     ends: Batcher<EndJob>,
@@ -42,14 +45,14 @@ impl PostgresQueue {
         let submitter = Submitter {
             database: database.clone(),
             routes: Arc::clone(&routes),
-            reservations,
+            reservations: Arc::clone(&reservations),
             abandoned: abandoned.clone(),
         };
         let submits = Batcher::start(room, move |group| {
             let submitter = submitter.clone();
             async move { submitter.run(group).await }
         });
-        let claims_of = (database.clone(), abandoned);
+        let claims_of = (database.clone(), abandoned.clone());
         let leases = Batcher::start(room, move |group| {
             let (database, abandoned) = claims_of.clone();
             async move { claim::run(&database, &abandoned, group).await }
@@ -60,13 +63,32 @@ impl PostgresQueue {
             async move { settle::run(&database, group).await }
         });
         let fan_outs = FanOuts::new(database.clone(), Arc::clone(&routes));
-        Self { database, routes, submits, leases, ends, fan_outs, sweep: tokio::sync::Mutex::default() }
+        let sweep = tokio::sync::Mutex::default();
+        Self { database, routes, reservations, abandoned, submits, leases, ends, fan_outs, sweep }
     }
 
     /// Returns the underlying database.
     #[must_use]
     pub fn database(&self) -> &Database {
         &self.database
+    }
+
+    /// Returns the writers' view of tenants and endpoints.
+    pub(crate) fn routes(&self) -> &Arc<dyn Routes> {
+        &self.routes
+    }
+
+    pub(crate) fn abandoned(&self) -> &AbandonedResults {
+        &self.abandoned
+    }
+
+    /// Returns what is needed to apply decisions about reminders.
+    pub(crate) fn applier(&self) -> Applier {
+        Applier {
+            database: self.database.clone(),
+            routes: Arc::clone(&self.routes),
+            reservations: Arc::clone(&self.reservations),
+        }
     }
 
     async fn end(&self, ending: Ending) -> Result<Settled, QueueError> {

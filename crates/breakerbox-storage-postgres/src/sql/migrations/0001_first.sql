@@ -135,6 +135,8 @@ CREATE TABLE backlogs (
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 500,
     autovacuum_vacuum_cost_delay = 0);
 
+CREATE INDEX backlogs_by_lane ON backlogs (lane, tenant);
+
 -- Lanes of dynamic URLs. An endpoint's lane has the endpoint's id and no row here.
 CREATE TABLE lanes (
     id      bigint PRIMARY KEY,
