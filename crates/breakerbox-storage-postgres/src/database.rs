@@ -1,20 +1,23 @@
 //! The database of a fleet of gateways: opens it, migrates its schema, registers this process, and hands out transactions.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use breakerbox::Clock;
 use breakerbox_core::Timestamp;
 use breakerbox_model::objects::Id;
 use breakerbox_postgres::ConnectError;
-use breakerbox_postgres::connections::{Database as Connections, Migrations};
+use breakerbox_postgres::connections::{Database as Connections, Migrations, Task};
 use breakerbox_storage::QueueError;
+use tokio::sync::broadcast;
 use tokio_postgres::Row;
 
 use super::error::{get, not_connected};
 use super::ids::Ids;
+use super::listen::{Heard, Listener};
 use super::migrations;
+use super::presence;
 use super::server_clock::ServerClock;
 use super::transaction::Transaction;
 use super::values::Value;
@@ -35,6 +38,8 @@ pub struct Options {
     pub worker: String,
     /// The maximum number of connections, not counting the one that listens.
     pub connections: usize,
+    /// The URL for the connection that listens, if the other one leads to a pooler in transaction mode. `None`: the same.
+    pub listen_url: Option<String>,
     /// The timeout for a transaction, including the wait for a connection.
     pub time_limit: Duration,
     /// The clock for leases, due times and ids. `None`: the clock of the database server, which is the only one that the
@@ -54,6 +59,7 @@ impl Default for Options {
             schema: "breakerbox_gateway".to_owned(),
             worker: format!("worker-{:016x}", rand::random::<u64>()),
             connections: 8,
+            listen_url: None,
             time_limit: Duration::from_secs(10),
             clock: None,
             free_space: None,
@@ -83,6 +89,10 @@ pub struct Database(Arc<Open>);
 
 struct Open {
     connections: Connections,
+    /// The connections for the one that listens.
+    direct: Connections,
+    listener: OnceLock<Listener>,
+    presence: OnceLock<Task>,
     schema: String,
     begin: String,
     begin_read: String,
@@ -107,6 +117,10 @@ impl Database {
         }
         let connections =
             Connections::without_session_settings(url, options.connections, options.time_limit)?;
+        let direct = match &options.listen_url {
+            Some(url) => Connections::without_session_settings(url, 1, options.time_limit)?,
+            None => connections.clone(),
+        };
         let texts = migrations::texts(&schema);
         let migrations = Migrations { schema: &schema, tables: &migrations::TABLES, texts: &texts };
         let limit = options.time_limit.max(Duration::from_secs(60));
@@ -124,6 +138,9 @@ impl Database {
         );
         let mut open = Open {
             connections,
+            direct,
+            listener: OnceLock::new(),
+            presence: OnceLock::new(),
             begin: format!("BEGIN ISOLATION LEVEL READ COMMITTED; {settings}"),
             begin_read: format!("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {settings}"),
             schema,
@@ -137,7 +154,10 @@ impl Database {
         };
         open.worker = Self(Arc::new(open.unregistered())).register(&options.worker).await?;
         open.ids = Ids::new(open.worker);
-        Ok(Self(Arc::new(open)))
+        let database = Self(Arc::new(open));
+        let weak = WeakDatabase(Arc::downgrade(&database.0));
+        database.0.presence.get_or_init(|| presence::start(weak));
+        Ok(database)
     }
 
     /// Registers this process, voids the leases that it left behind, and returns its number.
@@ -279,9 +299,17 @@ impl Database {
         &self.0.schema
     }
 
-    /// Returns the connections, for one that listens.
-    pub(crate) fn connections(&self) -> &Connections {
-        &self.0.connections
+    /// Returns a receiver of what other processes say from now on. The first call starts a connection that listens. Must
+    /// be called within a tokio runtime.
+    #[must_use]
+    pub fn hear(&self) -> broadcast::Receiver<Heard> {
+        let start = || Listener::start(self.0.direct.clone(), &self.0.schema, self.0.worker);
+        self.0.listener.get_or_init(start).subscribe()
+    }
+
+    /// Records the server's time, which it reported between two instants.
+    pub(crate) fn set_clock(&self, micros: i64, asked: Instant, answered: Instant) {
+        self.0.clock.set(micros, asked, answered);
     }
 
     pub(crate) fn waiting_jobs(&self) -> usize {
@@ -295,11 +323,23 @@ impl Database {
     }
 }
 
+/// A database that may have been closed.
+pub(crate) struct WeakDatabase(Weak<Open>);
+
+impl WeakDatabase {
+    pub(crate) fn upgrade(&self) -> Option<Database> {
+        self.0.upgrade().map(Database)
+    }
+}
+
 impl Open {
     /// Returns a copy that serves to register this process.
     fn unregistered(&self) -> Self {
         Self {
             connections: self.connections.clone(),
+            direct: self.direct.clone(),
+            listener: OnceLock::new(),
+            presence: OnceLock::new(),
             schema: self.schema.clone(),
             begin: self.begin.clone(),
             begin_read: self.begin_read.clone(),

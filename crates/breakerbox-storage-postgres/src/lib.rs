@@ -13,6 +13,8 @@
 //! | `idempotency` | idempotency keys of the last 24 hours |
 //! | `reminders`, `reminder_store` | due reminders, decisions about them |
 //! | `notifications`, `outages` | what people are told, written with its cause |
+//! | `listen`, `wakeups` | what processes tell each other: lanes in which something waits, changes of tenants and endpoints |
+//! | `presence` | notes that this process is there |
 //! | `abandoned` | results whose caller is gone |
 //! | `migrations` | migrates the schema to the newest version |
 //! | `ids` | generates ids that sort by time and that no other process generates |
@@ -39,10 +41,12 @@ mod fresh;
 mod idempotency;
 mod ids;
 mod lanes;
+mod listen;
 mod maintenance;
 mod migrations;
 mod notifications;
 mod outages;
+mod presence;
 mod prune;
 mod queue;
 mod reminder_store;
@@ -53,9 +57,11 @@ mod settle;
 mod submit;
 mod transaction;
 mod values;
+mod wakeups;
 
 pub use database::{Database, FreeSpace, OpenError, Options};
 pub use error::{DatabaseError, sql_state};
+pub use listen::Heard;
 pub use queue::PostgresQueue;
 pub use transaction::Transaction;
 pub use values::Value;

@@ -21,6 +21,7 @@ use super::prune::Sweep;
 use super::reminders::apply::Applier;
 use super::settle::{self, EndJob, Ending};
 use super::submit::{SubmitJob, Submitter};
+use super::wakeups::Wakeups;
 use super::{lanes, maintenance};
 
 /// The durable queue in a Postgres database.
@@ -34,6 +35,7 @@ pub struct PostgresQueue {
     ends: Batcher<EndJob>,
     fan_outs: FanOuts,
     sweep: tokio::sync::Mutex<Sweep>,
+    wakeups: Wakeups,
 }
 
 impl PostgresQueue {
@@ -64,7 +66,8 @@ impl PostgresQueue {
         });
         let fan_outs = FanOuts::new(database.clone(), Arc::clone(&routes));
         let sweep = tokio::sync::Mutex::default();
-        Self { database, routes, reservations, abandoned, submits, leases, ends, fan_outs, sweep }
+        let wakeups = Wakeups::start(&database);
+        Self { database, routes, reservations, abandoned, submits, leases, ends, fan_outs, sweep, wakeups }
     }
 
     /// Returns the underlying database.
@@ -91,6 +94,14 @@ impl PostgresQueue {
         }
     }
 
+    /// Tells other processes that deliveries wait in these lanes.
+    fn tell(&self, woken: &[WaitingLane]) {
+        let lane = |waiting: &WaitingLane| {
+            self.routes.tenant(&waiting.tenant).map(|tenant| (waiting.lane.number(), tenant.row()))
+        };
+        self.wakeups.tell(woken.iter().filter_map(lane).collect());
+    }
+
     async fn end(&self, ending: Ending) -> Result<Settled, QueueError> {
         let (caller, answer) = oneshot::channel();
         self.ends.add(EndJob { ending, caller }).await?;
@@ -110,7 +121,9 @@ impl Queue for PostgresQueue {
         }
         let (caller, answer) = oneshot::channel();
         self.submits.try_add(SubmitJob { batch, caller })?;
-        received(answer).await
+        let submitted = received(answer).await?;
+        self.tell(&submitted.woken);
+        Ok(submitted)
     }
 
     async fn claim(&self, claims: Vec<Claim>) -> Result<Vec<Claimed>, QueueError> {
@@ -145,11 +158,15 @@ impl Queue for PostgresQueue {
     async fn reclaim(&self, limit: usize) -> Result<BatchResult, QueueError> {
         let (caller, answer) = oneshot::channel();
         self.leases.add(LeaseJob::Reclaim { limit, caller }).await?;
-        received(answer).await
+        let batch = received(answer).await?;
+        self.tell(&batch.woken);
+        Ok(batch)
     }
 
     async fn fan_out(&self, limit: u32) -> Result<BatchResult, QueueError> {
-        self.fan_outs.piece(limit).await
+        let batch = self.fan_outs.piece(limit).await?;
+        self.tell(&batch.woken);
+        Ok(batch)
     }
 
     async fn expire(&self, limit: usize) -> Result<BatchResult, QueueError> {
@@ -158,6 +175,10 @@ impl Queue for PostgresQueue {
 
     async fn prune(&self, keep: &Retention, limit: usize) -> Result<BatchResult, QueueError> {
         self.sweep.lock().await.run(&self.database, *keep, limit).await
+    }
+
+    async fn woken_by_others(&self) -> Vec<WaitingLane> {
+        self.wakeups.woken().await
     }
 
     fn now(&self) -> Timestamp {

@@ -1,6 +1,7 @@
 //! Several processes on one queue.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use breakerbox_model::delivery::NextStep;
 use breakerbox_model::objects::{DeliveryState, Priority};
@@ -79,4 +80,30 @@ async fn the_work_of_a_process_that_died_is_reclaimed_by_others() {
     assert_eq!(again.iter().map(|leased| leased.id).collect::<Vec<_>>(), [leased.id]);
     assert_eq!(one.settle(&leased, NextStep::Delivered).await, Settled::Fenced, "it comes too late");
     assert_eq!(two.settle(&again[0], NextStep::Delivered).await, Settled::Done);
+}
+
+#[tokio::test]
+async fn a_process_hears_of_what_another_one_accepts() {
+    let (one, lane) = acme::<PostgresRig>().await;
+    let two = one.another("two").await;
+    let queue = two.queue();
+    let hearing = tokio::spawn(async move {
+        loop {
+            let woken = queue.woken_by_others().await;
+            if let Some(woken) = woken.into_iter().find(|woken| woken.lane == lane) {
+                return woken;
+            }
+        }
+    });
+    // The second process may not listen yet. Then it hears of the first event when it begins to.
+    one.submit(vec![event("a")]).await;
+    let woken = tokio::time::timeout(Duration::from_secs(60), hearing).await.unwrap().unwrap();
+    assert_eq!(woken.next_due[Priority::Medium.index()], Some(one.now()));
+    let leased = two.due(lane, Priority::Medium, 9).await;
+    assert_eq!(two.settle(&leased[0], NextStep::Delivered).await, Settled::Done);
+    let queue = two.queue();
+    let hearing = tokio::spawn(async move { queue.woken_by_others().await });
+    one.submit(vec![event("a")]).await;
+    let woken = tokio::time::timeout(Duration::from_secs(60), hearing).await.unwrap().unwrap();
+    assert_eq!(woken.iter().map(|woken| woken.lane).collect::<Vec<_>>(), [lane], "without a gap");
 }
