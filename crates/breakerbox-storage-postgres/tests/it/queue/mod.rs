@@ -1,5 +1,6 @@
 //! Tests of the durable queue on a Postgres server.
 
+mod faults;
 mod fleet;
 pub(crate) mod rig;
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use breakerbox::ManualClock;
+use breakerbox::{Clock, ManualClock};
 use breakerbox_core::{CircuitBy, Timestamp};
 use breakerbox_model::objects::{Backlog, DeliveryId, EndpointId, EventType, Filter, LaneId, TenantId};
 use breakerbox_storage::conformance::queue::rig::{Rig, StoredDelivery, TestReservations, tenant};
@@ -18,14 +18,22 @@ use breakerbox_testkit::servers::PostgresServer;
 use crate::server::{own_schema, shared};
 
 pub(crate) struct PostgresRig {
-    server: Arc<PostgresServer>,
-    schema: String,
+    place: Place,
     pub(crate) database: Database,
     queue: Arc<PostgresQueue>,
     clock: ManualClock,
     reservations: Arc<TestReservations>,
     registry: Arc<Registry>,
     free: Arc<AtomicU64>,
+}
+
+/// Where the queue is.
+#[derive(Clone)]
+struct Place {
+    url: String,
+    schema: String,
+    /// The server, if the tests share it.
+    server: Option<Arc<PostgresServer>>,
 }
 
 /// Tenants and endpoints in memory.
@@ -90,7 +98,7 @@ impl TenantRoutes for TenantEndpoints {
 impl PostgresRig {
     /// Opens the queue as a process with this name.
     async fn open(
-        (server, schema): (Arc<PostgresServer>, String),
+        place: Place,
         worker: &str,
         clock: ManualClock,
         registry: Arc<Registry>,
@@ -98,27 +106,34 @@ impl PostgresRig {
     ) -> Self {
         let asked = Arc::clone(&free);
         let options = Options {
-            schema: schema.clone(),
+            schema: place.schema.clone(),
             worker: worker.to_owned(),
             connections: 4,
             time_limit: Duration::from_secs(30),
-            clock: Some(Arc::new(clock.clone())),
+            // A server of the test's own has its own clock, too.
+            clock: place.server.as_ref().map(|_| Arc::new(clock.clone()) as Arc<dyn Clock>),
             free_space: Some(Arc::new(move || Some(asked.load(Ordering::SeqCst)))),
             ..Options::default()
         };
-        let database = Database::open(&server.url(), options).await.unwrap();
+        let database = Database::open(&place.url, options).await.unwrap();
         let reservations = Arc::<TestReservations>::default();
         let routes: Arc<dyn Routes> = Arc::<Registry>::clone(&registry);
         let shared = Arc::<TestReservations>::clone(&reservations);
         let queue = Arc::new(PostgresQueue::new(database.clone(), routes, shared));
-        Self { server, schema, database, queue, clock, reservations, registry, free }
+        Self { place, database, queue, clock, reservations, registry, free }
+    }
+
+    /// Opens a queue at a URL, with the clock of its server.
+    pub(crate) async fn at(url: String) -> Self {
+        let place = Place { url, schema: own_schema(), server: None };
+        let free = Arc::new(AtomicU64::new(1 << 40));
+        Self::open(place, "one", ManualClock::new(), Arc::default(), free).await
     }
 
     /// Opens the same queue in another process of the fleet, which has heard of the same tenants and endpoints.
     pub(crate) async fn another(&self, worker: &str) -> Self {
-        let place = (Arc::clone(&self.server), self.schema.clone());
         let (registry, free) = (Arc::clone(&self.registry), Arc::clone(&self.free));
-        Self::open(place, worker, self.clock.clone(), registry, free).await
+        Self::open(self.place.clone(), worker, self.clock.clone(), registry, free).await
     }
 
     async fn add(&self, name: &str, routes: Vec<(Filter, EndpointRoute)>) {
@@ -140,7 +155,9 @@ impl Rig for PostgresRig {
         let clock = ManualClock::new();
         clock.advance(Duration::from_secs(1_763_000_000));
         let free = Arc::new(AtomicU64::new(1 << 40));
-        Self::open((shared().await, own_schema()), "one", clock, Arc::default(), free).await
+        let server = shared().await;
+        let place = Place { url: server.url(), schema: own_schema(), server: Some(server) };
+        Self::open(place, "one", clock, Arc::default(), free).await
     }
 
     fn queue(&self) -> Arc<dyn Queue> {
