@@ -17,8 +17,8 @@ use crate::backoff::Backoff;
 use crate::database::{Database, Wire};
 use crate::error::ConnectError;
 use crate::message;
-use crate::operations::Operations;
 use crate::migrations::set_up;
+use crate::operations::Operations;
 use crate::statements::channel;
 
 /// The timeout for opening a listening connection.

@@ -13,8 +13,8 @@ use tokio::time::{sleep, timeout};
 
 use crate::backoff::Backoff;
 use crate::database::Database;
-use crate::migrations::set_up;
 use crate::error::{is_table_missing, unavailable, whole};
+use crate::migrations::set_up;
 
 /// The timeout for creating the tables.
 const CREATE_TIMEOUT: Duration = Duration::from_secs(5);

@@ -20,7 +20,7 @@ use tokio_postgres::Row;
 use super::abandoned::AbandonedResults;
 use super::batcher::{Caller, Handed, Job};
 use super::database::{Database, transaction_ended};
-use super::error::get;
+use super::error::{get, is_transient};
 use super::lanes;
 use super::maintenance;
 use super::rows::{code, small, unsigned};
@@ -39,6 +39,9 @@ pub(crate) enum LeaseJob {
 }
 
 impl Job for LeaseJob {}
+
+/// The claims of one caller, and the channel to it.
+type ClaimJob = (Vec<Claim>, Caller<Vec<Claimed>, QueueError>);
 
 /// Runs a group of jobs in order, and sends the results. Claims that follow each other share a transaction.
 pub(crate) async fn run(database: &Database, abandoned: &AbandonedResults, group: Vec<LeaseJob>) {
@@ -59,16 +62,16 @@ pub(crate) async fn run(database: &Database, abandoned: &AbandonedResults, group
     claim(database, abandoned, waiting).await;
 }
 
-async fn claim(
-    database: &Database,
-    abandoned: &AbandonedResults,
-    jobs: Vec<(Vec<Claim>, Caller<Vec<Claimed>, QueueError>)>,
-) {
+async fn claim(database: &Database, abandoned: &AbandonedResults, jobs: Vec<ClaimJob>) {
     if jobs.is_empty() {
         return;
     }
     let claims: Vec<Claim> = jobs.iter().flat_map(|(claims, _)| claims.iter().copied()).collect();
-    match claim_all(database, &claims).await {
+    let mut result = claim_all(database, &claims).await;
+    if result.as_ref().is_err_and(is_transient) {
+        result = claim_all(database, &claims).await;
+    }
+    match result {
         Ok(claimed) => {
             let mut claimed = claimed.into_iter();
             for (claims, caller) in jobs {
@@ -109,8 +112,11 @@ impl Open {
 
 async fn claim_all(database: &Database, claims: &[Claim]) -> Result<Vec<Claimed>, QueueError> {
     let mut results: Vec<Claimed> = claims.iter().map(|_| Claimed::default()).collect();
-    let mut open: Vec<Open> =
-        claims.iter().enumerate().map(|(nth, claim)| Open { nth, claim: *claim, rounds: 0, taken: 0 }).collect();
+    let mut open: Vec<Open> = claims
+        .iter()
+        .enumerate()
+        .map(|(nth, claim)| Open { nth, claim: *claim, rounds: 0, taken: 0 })
+        .collect();
     let mut unreadable = Vec::new();
     let mut expired = Vec::new();
     loop {
@@ -135,7 +141,11 @@ async fn claim_all(database: &Database, claims: &[Claim]) -> Result<Vec<Claimed>
         for one in &open {
             results[one.nth].next_due = found.next_due.get(&one.lane()).copied().unwrap_or_default();
         }
-        open = open.into_iter().filter(|one| again.contains(&one.nth)).filter_map(|one| rest(one, &results)).collect();
+        open = open
+            .into_iter()
+            .filter(|one| again.contains(&one.nth))
+            .filter_map(|one| rest(one, &results))
+            .collect();
         if open.is_empty() && expired.is_empty() {
             break;
         }

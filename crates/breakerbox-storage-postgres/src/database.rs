@@ -152,7 +152,14 @@ impl Database {
             reserve: options.reserve,
             waiting_jobs: options.waiting_jobs,
         };
-        open.worker = Self(Arc::new(open.unregistered())).register(&options.worker).await?;
+        let (worker, is_durable) = Self(Arc::new(open.unregistered())).register(&options.worker).await?;
+        open.worker = worker;
+        if !is_durable {
+            tracing::warn!(
+                "synchronous_commit is off in this database; the gateway's commits wait for the disk nevertheless"
+            );
+            open.begin.push_str("; SET LOCAL synchronous_commit = on");
+        }
         open.ids = Ids::new(open.worker);
         let database = Self(Arc::new(open));
         let weak = WeakDatabase(Arc::downgrade(&database.0));
@@ -160,8 +167,9 @@ impl Database {
         Ok(database)
     }
 
-    /// Registers this process, voids the leases that it left behind, and returns its number.
-    async fn register(&self, name: &str) -> Result<i64, QueueError> {
+    /// Registers this process, and voids the leases that it left behind. Returns its number, and whether commits wait for the
+    /// disk.
+    async fn register(&self, name: &str) -> Result<(i64, bool), QueueError> {
         let transaction = self.begin().await?;
         let asked = Instant::now();
         let rows = transaction
@@ -173,11 +181,10 @@ impl Database {
         let row = rows.first().ok_or(QueueError::Closed)?;
         self.0.clock.set(get(row, 1)?, asked, Instant::now());
         let number: i64 = get(row, 0)?;
-        transaction
-            .execute(include_str!("sql/void_leases_of_worker.sql"), &[&name, &number])
-            .await?;
+        transaction.execute(include_str!("sql/void_leases_of_worker.sql"), &[&name, &number]).await?;
+        let is_durable = get::<&str>(row, 2)? != "off";
         transaction.commit().await?;
-        Ok(number)
+        Ok((number, is_durable))
     }
 
     /// Begins a transaction.
@@ -214,11 +221,8 @@ impl Database {
                 transaction.send_commit(),
             );
             begun?;
-            let rows = rows.map_err(|error| {
-                // The server has ended the transaction.
-                transaction_ended(&mut transaction, &ended);
-                error
-            })?;
+            // If the query failed, the server has ended the transaction nevertheless.
+            let rows = rows.inspect_err(|_| transaction_ended(&mut transaction, &ended))?;
             ended?;
             transaction.give_back();
             Ok(rows)

@@ -13,6 +13,16 @@ use tokio_postgres::{Error as SqlError, Row};
 #[error("{}", whole(.0))]
 pub struct DatabaseError(SqlError);
 
+/// Another process changed something between two statements of a transaction, which has to be repeated.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("another process changed what the transaction needs")]
+struct Overtaken;
+
+/// Returns the error of a transaction that has to be repeated, because of what another process did meanwhile.
+pub(crate) fn overtaken() -> QueueError {
+    QueueError::Database(Arc::new(Overtaken))
+}
+
 /// Converts an error of a statement.
 pub(crate) fn failed(error: SqlError) -> QueueError {
     match error.code() {
@@ -35,10 +45,12 @@ pub fn sql_state(error: &QueueError) -> Option<&SqlState> {
 
 /// Returns whether another attempt may succeed at once: the transaction was rolled back because of other transactions.
 pub(crate) fn is_transient(error: &QueueError) -> bool {
-    matches!(
-        sql_state(error),
-        Some(&SqlState::T_R_DEADLOCK_DETECTED | &SqlState::T_R_SERIALIZATION_FAILURE)
-    )
+    let is_overtaken = matches!(error, QueueError::Database(error) if error.is::<Overtaken>());
+    is_overtaken
+        || matches!(
+            sql_state(error),
+            Some(&SqlState::T_R_DEADLOCK_DETECTED | &SqlState::T_R_SERIALIZATION_FAILURE)
+        )
 }
 
 /// Returns whether the error concerns the values of a statement, and so perhaps only one of several jobs.

@@ -93,11 +93,9 @@ impl FanOuts {
         };
         let mut left = limit.max(1);
         while left > 0 {
-            let oldest =
-                transaction.query_opt(include_str!("sql/oldest_fan_out.sql"), &[&tenant]).await?;
+            let oldest = transaction.query_opt(include_str!("sql/oldest_fan_out.sql"), &[&tenant]).await?;
             let Some(job) = oldest.as_ref().map(FanOut::read).transpose()? else { break };
-            let written =
-                self.write(&mut transaction, (tenant, &name), &job, left, &mut batch.woken).await?;
+            let written = self.write(&mut transaction, (tenant, &name), &job, left, &mut batch.woken).await?;
             batch.done += u64::from(written);
             left -= written.min(left);
         }
@@ -174,10 +172,7 @@ impl FanOuts {
 }
 
 /// Returns the next tenant, in the order of numbers, that has a fan-out.
-async fn next_tenant(
-    transaction: &Transaction,
-    after: i64,
-) -> Result<Option<(i64, TenantId)>, QueueError> {
+async fn next_tenant(transaction: &Transaction, after: i64) -> Result<Option<(i64, TenantId)>, QueueError> {
     let sql = "SELECT f.tenant, t.id FROM fan_outs f JOIN tenants t ON t.row = f.tenant
         WHERE f.tenant > $1 ORDER BY f.tenant, f.event LIMIT 1";
     let Some(row) = transaction.query_opt(sql, &[&after]).await? else { return Ok(None) };

@@ -11,7 +11,7 @@ use breakerbox_storage::{ProbeSupply, QueueError, WaitingLane};
 use tokio_postgres::Row;
 
 use super::database::Database;
-use super::error::get;
+use super::error::{get, overtaken};
 use super::transaction::Transaction;
 
 /// The minimum interval between two updates of a lane's time of last use.
@@ -76,8 +76,7 @@ pub(crate) async fn waiting_of(
 
 /// Returns whether a delivery of a lane may probe the lane's circuit now.
 pub(crate) async fn probe_supply(database: &Database, lane: i64) -> Result<ProbeSupply, QueueError> {
-    let rows =
-        database.read(include_str!("sql/probe_supply.sql"), &[&database.given_now(), &lane]).await?;
+    let rows = database.read(include_str!("sql/probe_supply.sql"), &[&database.given_now(), &lane]).await?;
     let Some(row) = rows.first() else { return Ok(ProbeSupply { can_probe: false, next_due: [None; 4] }) };
     Ok(ProbeSupply { can_probe: get::<Option<bool>>(row, 0)?.unwrap_or(false), next_due: due_times(row, 1)? })
 }
@@ -150,7 +149,7 @@ impl DynamicLanes {
             }
         }
         // A lane that another process forgot at this moment is created by the next attempt.
-        if self.found.values().any(|lane| *lane == 0) { Err(QueueError::Busy) } else { Ok(()) }
+        if self.found.values().any(|lane| *lane == 0) { Err(overtaken()) } else { Ok(()) }
     }
 
     /// Returns a lane that was found.

@@ -15,6 +15,7 @@
 //! | `notifications`, `outages` | what people are told, written with its cause |
 //! | `listen`, `wakeups` | what processes tell each other: lanes in which something waits, changes of tenants and endpoints |
 //! | `presence` | notes that this process is there |
+//! | `tombstones` | forgets deleted tenants that nothing refers to |
 //! | `abandoned` | results whose caller is gone |
 //! | `migrations` | migrates the schema to the newest version |
 //! | `ids` | generates ids that sort by time and that no other process generates |
@@ -46,6 +47,8 @@ mod maintenance;
 mod migrations;
 mod notifications;
 mod outages;
+#[cfg(test)]
+mod plans;
 mod presence;
 mod prune;
 mod queue;
@@ -55,6 +58,7 @@ mod rows;
 mod server_clock;
 mod settle;
 mod submit;
+mod tombstones;
 mod transaction;
 mod values;
 mod wakeups;

@@ -91,12 +91,10 @@ impl Database {
                     break;
                 }
                 after = get(&row, 0)?;
-                let picked = transaction
-                    .query(include_str!("sql/pick_in_lane.sql"), &[&after, &bound(left)])
-                    .await?;
+                let picked =
+                    transaction.query(include_str!("sql/pick_in_lane.sql"), &[&after, &bound(left)]).await?;
                 let waiting = ids(&picked)?;
-                let done =
-                    stop_waiting(&transaction, &waiting, Stop::Cancelled, Some(get(&row, 1)?)).await?;
+                let done = stop_waiting(&transaction, &waiting, Stop::Cancelled, Some(get(&row, 1)?)).await?;
                 batch.done += done;
                 batch.more |= waiting.len() == left;
                 if waiting.is_empty() {

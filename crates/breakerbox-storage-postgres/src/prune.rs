@@ -15,6 +15,7 @@ use super::database::Database;
 use super::error::get;
 use super::idempotency::remembered_since;
 use super::maintenance::bound;
+use super::tombstones;
 
 /// How many times more events are scanned at a time than rows may be deleted.
 const LOOKS_FOR_EACH: usize = 8;
@@ -22,6 +23,8 @@ const LOOKS_FOR_EACH: usize = 8;
 const FROM_THE_START_EVERY: Duration = Duration::from_secs(3_600);
 /// The time after which an unused lane for a dynamic URL is deleted, if nothing waits in it.
 const UNUSED: Duration = Duration::from_secs(2 * 3_600);
+/// The maximum number of lanes whose counters are deleted at a time.
+const FOLDED: i64 = 10_000;
 /// How long it is kept which tenants, endpoints and API keys changed. A process that was away for longer reads all of them.
 const CHANGES_KEPT: Duration = Duration::from_secs(86_400);
 
@@ -43,7 +46,8 @@ impl Sweep {
         limit: usize,
     ) -> Result<BatchResult, QueueError> {
         let now = database.now();
-        if now >= self.restart_at || self.keep != Some(keep) {
+        let begins = now >= self.restart_at || self.keep != Some(keep);
+        if begins {
             self.position = -1;
             self.restart_at = now + FROM_THE_START_EVERY;
             self.keep = Some(keep);
@@ -85,7 +89,7 @@ impl Sweep {
         let done = database.within(delete(database, &events, &deliveries, finished, failed)).await?;
         self.position = position;
         let mut batch = BatchResult { done, woken: Vec::new(), more: !is_all };
-        batch.more |= database.within(tidy(database, limit, is_all)).await?;
+        batch.more |= database.within(tidy(database, limit, is_all, begins)).await?;
         Ok(batch)
     }
 }
@@ -109,9 +113,10 @@ async fn delete(
     Ok(done)
 }
 
-/// Deletes expired idempotency keys. If nothing else is left to prune, also deletes unused lanes, the rows of deleted
-/// tenants that nothing refers to, and counters that add up to nothing. Returns whether more may be left.
-async fn tidy(database: &Database, limit: usize, is_last: bool) -> Result<bool, QueueError> {
+/// Deletes expired idempotency keys. If nothing else is left to prune, also deletes unused lanes, and the rows of deleted
+/// tenants that nothing refers to. When a sweep begins, deletes counters that add up to nothing, which takes a scan of all
+/// counters. Returns whether more may be left.
+async fn tidy(database: &Database, limit: usize, is_last: bool, begins: bool) -> Result<bool, QueueError> {
     let (now, limit) = (database.now(), bound(limit));
     let transaction = database.begin().await?;
     let sql = include_str!("sql/forget_old_keys.sql");
@@ -122,9 +127,12 @@ async fn tidy(database: &Database, limit: usize, is_last: bool) -> Result<bool, 
         let sql = include_str!("sql/forget_unused_lanes.sql");
         let looked = transaction.query(sql, &[&unused, &limit, &micros(now)]).await?.len();
         more = looked as u64 >= limit.unsigned_abs();
-        transaction.execute(include_str!("sql/fold_backlogs.sql"), &[&limit]).await?;
+        tombstones::forget(&transaction, limit).await?;
         let changes = micros(now.before(CHANGES_KEPT));
         transaction.execute("DELETE FROM directory_changes WHERE at < $1", &[&changes]).await?;
+    }
+    if begins {
+        transaction.execute(include_str!("sql/forget_empty_backlogs.sql"), &[&FOLDED]).await?;
     }
     transaction.commit().await?;
     Ok(more)

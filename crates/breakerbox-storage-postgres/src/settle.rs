@@ -58,15 +58,19 @@ impl Job for EndJob {
 pub(crate) async fn run(database: &Database, group: Vec<EndJob>) {
     let (endings, callers): (Vec<Ending>, Vec<_>) =
         group.into_iter().map(|job| (job.ending, job.caller)).unzip();
-    match attempt(database, &endings).await {
+    let mut result = attempt(database, &endings).await;
+    if result.as_ref().is_err_and(is_transient) {
+        result = attempt(database, &endings).await;
+    }
+    match result {
         Ok(settled) => {
             for (caller, settled) in callers.into_iter().zip(settled) {
                 // The caller may be gone.
                 let _ = caller.send(Ok(Handed::plain(settled)));
             }
         }
-        Err(error) if is_transient(&error) || is_of_values(&error) => {
-            // Nothing was written. One of them may be the reason, so that each is tried alone, once.
+        Err(error) if is_of_values(&error) => {
+            // Nothing was written. One of them may be the reason, so that each is tried alone.
             for (ending, caller) in endings.iter().zip(callers) {
                 let settled = attempt(database, std::slice::from_ref(ending)).await;
                 let settled = settled.map(|settled| settled.first().copied().unwrap_or(Settled::Fenced));
@@ -89,7 +93,8 @@ async fn attempt(database: &Database, endings: &[Ending]) -> Result<Vec<Settled>
             let mut seen = HashSet::new();
             // Of two operations with the same lease, the first one ends it.
             let first: Vec<bool> = endings.iter().map(|ending| seen.insert(ending.key())).collect();
-            let rows = EndRows::of(endings.iter().zip(&first).filter(|(_, first)| **first).map(|(one, _)| one));
+            let rows =
+                EndRows::of(endings.iter().zip(&first).filter(|(_, first)| **first).map(|(one, _)| one));
             let (begun, ended, committed) = tokio::join!(
                 biased;
                 transaction.run(database.begin_sql()),

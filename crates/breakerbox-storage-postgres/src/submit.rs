@@ -14,9 +14,9 @@ use std::time::Duration;
 
 use breakerbox_core::{Key, Timestamp};
 use breakerbox_model::objects::{Backlog, EventId, EventType, LaneId, NewBatch, NewEvent};
-use breakerbox_storage::{Routes, TenantRoutes};
 use breakerbox_storage::stored::codes::{id, micros};
 use breakerbox_storage::{QueueError, Reservations, SubmitError, Submitted, SubmittedEvent};
+use breakerbox_storage::{Routes, TenantRoutes};
 use tokio_postgres::error::SqlState;
 
 use super::abandoned::AbandonedResults;
@@ -70,7 +70,8 @@ impl Submitter {
             let mut keys = HashSet::new();
             let (mut now, mut later) = (Vec::new(), VecDeque::new());
             for job in waiting {
-                let key = job.batch.idempotency.as_ref().map(|key| (job.batch.tenant.clone(), key.key.clone()));
+                let key =
+                    job.batch.idempotency.as_ref().map(|key| (job.batch.tenant.clone(), key.key.clone()));
                 let is_new = key.is_none_or(|key| keys.insert(key));
                 if is_new { now.push(job) } else { later.push_back(job) }
             }
@@ -81,12 +82,16 @@ impl Submitter {
 
     async fn accept(&self, jobs: Vec<SubmitJob>) {
         let batches: Vec<&NewBatch> = jobs.iter().map(|job| &job.batch).collect();
-        match self.attempt(&batches).await {
+        let mut result = self.attempt(&batches).await;
+        if result.as_ref().is_err_and(is_transient) {
+            result = self.attempt(&batches).await;
+        }
+        match result {
             Ok(outcomes) => {
                 jobs.into_iter().zip(outcomes).for_each(|(job, outcome)| self.answer(job.caller, outcome));
             }
-            Err(error) if is_transient(&error) || is_of_values(&error) || matches!(error, QueueError::Busy) => {
-                // Nothing was written. One batch may be the reason, so that each is tried alone, once.
+            Err(error) if is_of_values(&error) => {
+                // Nothing was written. One batch may be the reason, so that each is tried alone.
                 if sql_state(&error) == Some(&SqlState::UNIQUE_VIOLATION)
                     && let Err(error) = self.database.renumber_ids().await
                 {
@@ -210,16 +215,17 @@ impl Submitter {
             fan_outs.insert(&transaction),
             transaction.send_commit(),
         );
-        let leases = forgotten.and(inserted).and_then(|leases| deferred.map(|()| leases)).inspect_err(|_| {
-            // The commit of a failed transaction is a rollback.
-            transaction_ended(&mut transaction, &committed);
-        })?;
+        let leases =
+            forgotten.and(inserted).and_then(|leases| deferred.map(|()| leases)).inspect_err(|_| {
+                // The commit of a failed transaction is a rollback.
+                transaction_ended(&mut transaction, &committed);
+            })?;
         committed?;
         transaction.give_back();
         drop(rows);
         let outcomes = outcomes.into_iter().zip(prepared).map(|((result, dispatched), prepared)| {
             let Some(mut dispatched) = dispatched else {
-                return (prepared.and_then(|_| result), None);
+                return (prepared.and(result), None);
             };
             dispatched.set_leases(&leases);
             let Dispatched { taken, woken, reserved } = dispatched;
@@ -248,8 +254,10 @@ impl<'b> Prepared<'b> {
         let tenant =
             routes.tenant(&batch.tenant).ok_or_else(|| SubmitError::UnknownTenant(batch.tenant.clone()))?;
         let circuit = |event: &NewEvent| {
-            let key =
-                event.url.as_ref().map(|url| Key::of(batch.tenant.as_str(), url.as_str(), tenant.circuit_by()));
+            let key = event
+                .url
+                .as_ref()
+                .map(|url| Key::of(batch.tenant.as_str(), url.as_str(), tenant.circuit_by()));
             key.transpose().map(|key| key.map(|key| Arc::from(key.text())))
         };
         let circuits = batch.events.iter().map(circuit).collect::<Result<_, _>>()?;
@@ -270,7 +278,9 @@ impl<'b> Prepared<'b> {
         for (id, fan_out) in &mut self.events {
             if *fan_out >= MAX_LARGE_RANGE {
                 let error = format!("{fan_out} endpoints are too many for one event");
-                return Err(QueueError::Database(Arc::from(Box::<dyn std::error::Error + Send + Sync>::from(error))));
+                return Err(QueueError::Database(Arc::from(
+                    Box::<dyn std::error::Error + Send + Sync>::from(error),
+                )));
             }
             if *fan_out >= MAX_RANGE {
                 *id = ids::first_of(*next_large);
@@ -309,14 +319,13 @@ impl<'e> Writing<'_, 'e> {
         let (count, bytes, payloads) = one.size();
         let limit = one.tenant.backlog();
         let total = self.totals.entry(one.tenant.row()).or_insert(Backlog { count: 0, bytes: 0 });
-        let is_over =
-            total.count.saturating_add(count) > limit.count || total.bytes.saturating_add(bytes) > limit.bytes;
+        let is_over = total.count.saturating_add(count) > limit.count
+            || total.bytes.saturating_add(bytes) > limit.bytes;
         if count > 0 && is_over {
             return Err(SubmitError::BacklogFull { waiting: total.count, bytes: total.bytes });
         }
         // Each byte is written twice: to the write-ahead log, and to the table.
-        let wanted =
-            payloads.saturating_mul(2).saturating_add((count + 1).saturating_mul(BYTES_EACH.into()));
+        let wanted = payloads.saturating_mul(2).saturating_add((count + 1).saturating_mul(BYTES_EACH.into()));
         if let Some((free, reserve)) = self.submitter.database.below_reserve(wanted) {
             return Err(SubmitError::DiskReserve { free, reserve });
         }
@@ -355,7 +364,7 @@ impl<'e> Writing<'_, 'e> {
                 fan_out,
                 not_before: event.not_before,
                 expires_at: event.expires_at,
-                url: event.url.as_ref().map(|url| url.as_str()),
+                url: event.url.as_ref().map(url::Url::as_str),
                 key: one.circuits[index].clone(),
                 run: None,
             };

@@ -119,7 +119,8 @@ impl Applier {
             ..AppliedDecisions::default()
         };
         let fires = |one: &&Current| is_fire(&one.decision);
-        let wanted = current.iter().filter(fires).map(|one| whole(one.size).saturating_mul(2) + BYTES_EACH).sum();
+        let wanted =
+            current.iter().filter(fires).map(|one| whole(one.size).saturating_mul(2) + BYTES_EACH).sum();
         if wanted > 0
             && let Some((free, reserve)) = self.database.below_reserve(wanted)
         {

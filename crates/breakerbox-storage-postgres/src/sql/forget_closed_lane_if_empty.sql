@@ -4,4 +4,4 @@
 DELETE FROM closed_lanes x
 WHERE x.lane = $1 AND x.closed_at < $2
     AND NOT EXISTS (SELECT FROM deliveries d WHERE d.lane = x.lane AND d.state = 0)
-    AND NOT EXISTS (SELECT FROM deliveries d WHERE d.lane = x.lane AND d.state = 1)
+    AND coalesce((SELECT sum(b.count) FROM backlogs b WHERE b.lane = x.lane), 0) <= 0

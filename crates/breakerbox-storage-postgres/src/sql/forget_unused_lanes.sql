@@ -2,8 +2,7 @@
 -- count as used now, so that they are looked at again after the others. Returns the lanes that were looked at.
 -- $1: not used since then; $2: how many; $3: the time.
 WITH unused AS MATERIALIZED (
-    SELECT l.id, EXISTS (SELECT FROM deliveries d WHERE d.lane = l.id AND d.state = 0)
-        OR EXISTS (SELECT FROM deliveries d WHERE d.lane = l.id AND d.state = 1) AS is_needed
+    SELECT l.id, coalesce((SELECT sum(b.count) FROM backlogs b WHERE b.lane = l.id), 0) > 0 AS is_needed
     FROM lanes l WHERE l.used_at < $1 ORDER BY l.used_at LIMIT $2 FOR UPDATE OF l SKIP LOCKED
 ), gone AS (
     DELETE FROM lanes l USING unused u WHERE l.id = u.id AND NOT u.is_needed

@@ -4,4 +4,4 @@ WITH clock AS MATERIALIZED (
 )
 INSERT INTO workers (number, name, started_at, seen_at, version)
 SELECT nextval('worker_numbers'), $2, coalesce($1, server), coalesce($1, server), $3 FROM clock
-RETURNING number, (SELECT server FROM clock)
+RETURNING number, (SELECT server FROM clock), current_setting('synchronous_commit')

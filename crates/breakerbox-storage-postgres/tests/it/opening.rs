@@ -18,10 +18,8 @@ async fn processes_that_start_at_once_create_the_schema_once() {
     let databases = opening.join_all().await;
     let numbers: HashSet<i64> = databases.iter().map(Database::worker).collect();
     assert_eq!(numbers.len(), 4, "each has its own number");
-    let ids: HashSet<i64> = databases
-        .iter()
-        .flat_map(|database| (0..1_000).map(|_| database.next_id().number()))
-        .collect();
+    let ids: HashSet<i64> =
+        databases.iter().flat_map(|database| (0..1_000).map(|_| database.next_id().number())).collect();
     assert_eq!(ids.len(), 4_000, "and its own ids");
     let applied = server.query(&format!("SELECT count(*) FROM {schema}.migrations")).unwrap();
     assert_eq!(applied, "1");

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use breakerbox_model::delivery::NextStep;
-use breakerbox_model::objects::{Backlog, DeliveryState, Filter, Priority};
+use breakerbox_model::objects::{Backlog, DeliveryState, EventId, Filter, Priority};
 use breakerbox_storage::conformance::queue::rig::{Rig, Verbs, attempt, batch, event, with_key};
 use breakerbox_storage::{Claim, QueueError, Settled, Settlement, SubmitError};
 use breakerbox_testkit::proxy::Proxy;
@@ -76,8 +76,7 @@ async fn a_crash_of_the_server_loses_nothing_that_was_accepted() {
         until("it accepts again", async || rig.queue().submit(batch(vec![event("a")])).await.is_ok()).await;
     }
     ends.store(true, Ordering::SeqCst);
-    let accepted: Vec<i64> =
-        accepting.join_all().await.into_iter().flatten().map(|event| event.number()).collect();
+    let accepted: Vec<i64> = accepting.join_all().await.into_iter().flatten().map(EventId::number).collect();
     let sql = "SELECT count(*) FROM unnest($1) AS a (id) JOIN events e ON e.id = a.id JOIN deliveries d ON d.event = e.id";
     let found: i64 = rig.database.read(sql, &[&accepted]).await.unwrap()[0].get(0);
     assert!(accepted.len() > 40);

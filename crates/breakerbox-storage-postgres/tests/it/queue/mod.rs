@@ -2,6 +2,7 @@
 
 mod faults;
 mod fleet;
+mod groups;
 pub(crate) mod rig;
 
 use rig::PostgresRig;

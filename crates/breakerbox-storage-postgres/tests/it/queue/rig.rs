@@ -253,16 +253,14 @@ impl Rig for PostgresRig {
             let (count, bytes): (i64, i64) = (rows[0].get(0), rows[0].get(1));
             Backlog { count: u64::try_from(count).unwrap(), bytes: u64::try_from(bytes).unwrap() }
         };
-        let total = ask(
-            "SELECT coalesce(sum(count), 0)::bigint, coalesce(sum(bytes), 0)::bigint FROM backlogs
-             WHERE tenant = $1 AND lane = 0",
-        )
-        .await;
-        let lanes = ask(
-            "SELECT coalesce(sum(count), 0)::bigint, coalesce(sum(bytes), 0)::bigint FROM backlogs
-             WHERE tenant = $1 AND lane <> 0",
-        )
-        .await;
+        let total =
+            ask("SELECT coalesce(sum(count), 0)::bigint, coalesce(sum(bytes), 0)::bigint FROM backlogs
+             WHERE tenant = $1 AND lane = 0")
+            .await;
+        let lanes =
+            ask("SELECT coalesce(sum(count), 0)::bigint, coalesce(sum(bytes), 0)::bigint FROM backlogs
+             WHERE tenant = $1 AND lane <> 0")
+            .await;
         let deferred = ask(
             "SELECT coalesce(sum(e.fan_out - f.position), 0)::bigint, coalesce(sum((e.fan_out - f.position) * e.size), 0)::bigint
              FROM fan_outs f JOIN events e ON e.id = f.event WHERE f.tenant = $1",

@@ -1,4 +1,4 @@
--- Folds the counters of lanes that were used and are empty now: their rows add up to nothing. $1: how many lanes.
+-- Deletes the counters of lanes in which nothing is unfinished: their rows add up to nothing. $1: how many lanes.
 WITH empty AS (
     SELECT b.tenant, b.lane FROM backlogs b GROUP BY b.tenant, b.lane HAVING sum(b.count) = 0 AND sum(b.bytes) = 0 LIMIT $1
 ), held AS (
