@@ -4,10 +4,11 @@
 use std::sync::Arc;
 
 use breakerbox_core::Timestamp;
-use breakerbox_model::notifications::Notification;
+use breakerbox_model::delivery::{Fault, LastAttempt};
+use breakerbox_model::notifications::{LastResult, Notification};
 use breakerbox_model::objects::{CircuitOwner, EventType, LaneId, ReminderSettings, RunId, TenantId};
 use breakerbox_model::reminder::{Action, Decision, Step, StopReason};
-use breakerbox_storage::stored::codes::{id, micros, whole};
+use breakerbox_storage::stored::codes::{id, micros, time, whole};
 use breakerbox_storage::stored::reminder::{FINISHED, STOPPED, StoredReminder, reason};
 use breakerbox_storage::{AppliedDecisions, ApplyError, QueueError, Reservations, Routes, TenantRoutes};
 use bytes::Bytes;
@@ -279,15 +280,23 @@ async fn stopped(
     let row = transaction.query_opt(sql, &[&one.id()]).await?;
     let (Some(row), Some(name)) = (row, &one.name) else { return Ok(None) };
     let url = get::<Option<String>>(&row, 0)?.unwrap_or_default();
-    let last = match (get::<Option<i32>>(&row, 1)?, get::<Option<&str>>(&row, 2)?) {
-        (Some(status), _) => format!("; the last response was {status}"),
-        (None, Some(fault)) => format!("; the last attempt failed: {fault}"),
-        (None, None) => String::new(),
-    };
-    let reason = format!("{}{last}", why.text());
-    let id = one.decision.id.to_string();
-    let now = transaction.now();
-    Ok(Some(Notification::reminder_stopped(name.clone(), id, one.numbered, &url, reason, now)))
+    let last = last_attempt(&row)?.as_ref().map(LastResult::from).unwrap_or_default();
+    let (id, now) = (one.decision.id.to_string(), transaction.now());
+    Ok(Some(Notification::reminder_stopped(name.clone(), id, one.numbered, &url, why.text(), last, now)))
+}
+
+/// Reads the last attempt of a run, if there was one.
+fn last_attempt(row: &Row) -> Result<Option<LastAttempt>, QueueError> {
+    let Some(started_at) = get::<Option<i64>>(row, 1)? else { return Ok(None) };
+    // A fault that only a newer version knows is shown as the most general one.
+    let fault =
+        |name: &str| Fault::ALL.into_iter().find(|fault| fault.name() == name).unwrap_or(Fault::Protocol);
+    Ok(Some(LastAttempt {
+        started_at: time(started_at),
+        status: get::<Option<i32>>(row, 2)?.and_then(|status| u16::try_from(status).ok()),
+        fault: get::<Option<&str>>(row, 3)?.map(fault),
+        detail: get::<Option<String>>(row, 4)?.map(Into::into),
+    }))
 }
 
 /// Ends the reminder with this state and reason.

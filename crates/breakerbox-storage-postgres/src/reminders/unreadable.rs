@@ -5,7 +5,7 @@
 //! It no longer counts towards limits, and its reference becomes free, so that its owner can create it again. It is logged once,
 //! and its owner is notified.
 
-use breakerbox_model::notifications::Notification;
+use breakerbox_model::notifications::{LastResult, Notification};
 use breakerbox_model::objects::ReminderId;
 use breakerbox_model::reminder::StopReason;
 use breakerbox_storage::stored::codes::{id, micros};
@@ -73,6 +73,7 @@ pub(super) async fn stop(
     let Some(name) = name else { return Ok(()) };
     let run = u32::try_from(get::<i64>(&row, 3)?).unwrap_or(u32::MAX);
     let why = StopReason::Unreadable.text();
-    let notification = Notification::reminder_stopped(name, reminder.to_string(), run, "", why, now);
+    let (id, last) = (reminder.to_string(), LastResult::default());
+    let notification = Notification::reminder_stopped(name, id, run, "", why, last, now);
     notify(transaction, &notification, routes).await.map(drop)
 }

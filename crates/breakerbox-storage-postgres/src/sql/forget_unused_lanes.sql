@@ -6,6 +6,8 @@ WITH unused AS MATERIALIZED (
     FROM lanes l WHERE l.used_at < $1 ORDER BY l.used_at LIMIT $2 FOR UPDATE OF l SKIP LOCKED
 ), gone AS (
     DELETE FROM lanes l USING unused u WHERE l.id = u.id AND NOT u.is_needed
+), tried AS (
+    DELETE FROM last_attempts a USING unused u WHERE a.lane = u.id AND NOT u.is_needed
 ), kept AS (
     UPDATE lanes l SET used_at = $3 FROM unused u WHERE l.id = u.id AND u.is_needed
 )

@@ -29,6 +29,19 @@ WITH clock AS MATERIALIZED (
 ), noted AS (
     INSERT INTO attempts (delivery, number, started_at, latency, status, fault, detail, probe, response)
     SELECT id, requests + 1, started_at, latency, status, fault, detail, probe, response FROM judged WHERE started_at IS NOT NULL
+), latest AS (
+    INSERT INTO last_attempts AS l (lane, started_at, status, fault, detail)
+    SELECT DISTINCT ON (j.lane) j.lane, j.started_at, j.status, j.fault, j.detail FROM judged j
+    WHERE j.started_at IS NOT NULL AND NOT EXISTS (SELECT FROM closed_lanes x WHERE x.lane = j.lane)
+        AND NOT EXISTS (
+            SELECT FROM last_attempts k
+            WHERE k.lane = j.lane AND k.status IS NOT DISTINCT FROM j.status AND k.fault IS NOT DISTINCT FROM j.fault
+                AND k.started_at > j.started_at - 600000000
+        )
+    ORDER BY j.lane, j.started_at DESC, j.nth DESC
+    ON CONFLICT (lane) DO UPDATE
+    SET started_at = excluded.started_at, status = excluded.status, fault = excluded.fault, detail = excluded.detail
+    WHERE l.started_at <= excluded.started_at
 ), waits AS (
     UPDATE deliveries d
     SET state = 0, lease = NULL, lease_until = NULL, worker = NULL, due_at = coalesce(j.next_due_at, d.due_at),

@@ -260,6 +260,16 @@ CREATE TABLE attempts (
 ) PARTITION BY RANGE (delivery);
 CREATE TABLE attempts_rest PARTITION OF attempts DEFAULT;
 
+-- The latest attempt in each lane, for people. A row is written with a settlement only if the status or the fault has changed, or if
+-- the row is ten minutes old.
+CREATE TABLE last_attempts (
+    lane       bigint PRIMARY KEY,
+    started_at bigint NOT NULL,
+    status     integer,                 -- NULL: there was no response
+    fault      text,                    -- why there was none
+    detail     text
+);
+
 -- The id is that of the batch's first event, or of the request. The tenant 0 stands for the operator.
 CREATE TABLE idempotency_keys (
     id          bigint NOT NULL,
