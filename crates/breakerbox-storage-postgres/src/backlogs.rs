@@ -24,6 +24,12 @@ impl BacklogChanges {
         self.add(tenant, TOTAL, 1, bytes);
     }
 
+    /// Subtracts a delivery that leaves its lane.
+    pub(crate) fn ended(&mut self, tenant: i64, lane: i64, bytes: u64) {
+        self.add(tenant, lane, -1, bytes);
+        self.add(tenant, TOTAL, -1, bytes);
+    }
+
     /// Counts accepted deliveries that are written later. `bytes` is the size of each.
     pub(crate) fn deferred(&mut self, tenant: i64, count: u64, bytes: u64) {
         self.add(tenant, TOTAL, number(count), bytes);

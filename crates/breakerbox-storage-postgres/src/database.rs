@@ -142,7 +142,12 @@ impl Database {
             listener: OnceLock::new(),
             presence: OnceLock::new(),
             begin: format!("BEGIN ISOLATION LEVEL READ COMMITTED; {settings}"),
-            begin_read: format!("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {settings}"),
+            // A page goes along an index, also if the server expects few rows and would rather gather and sort them: it
+            // may be wrong about the number.
+            begin_read: format!(
+                "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {settings}; \
+                 SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off"
+            ),
             schema,
             time_limit: options.time_limit,
             clock,
@@ -283,6 +288,11 @@ impl Database {
         transaction.commit().await?;
         self.0.ids.renumber(row.map_or(Ok(0), |row| get(&row, 0))?);
         Ok(())
+    }
+
+    /// Returns the timeout for a statement.
+    pub(crate) fn time_limit(&self) -> Duration {
+        self.0.time_limit
     }
 
     /// Returns the number of this process.

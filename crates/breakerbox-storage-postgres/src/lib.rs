@@ -11,6 +11,7 @@
 //! | `backlogs` | counters of unfinished deliveries |
 //! | `lanes` | lanes with waiting deliveries, lanes of dynamic URLs |
 //! | `idempotency` | idempotency keys of the last 24 hours |
+//! | [`PostgresRecords`] | everything except the queue: what the API shows and changes |
 //! | `reminders`, `reminder_store` | due reminders, decisions about them |
 //! | `notifications`, `outages` | what people are told, written with its cause |
 //! | `listen`, `wakeups` | what processes tell each other: lanes in which something waits, changes of tenants and endpoints |
@@ -52,6 +53,7 @@ mod plans;
 mod presence;
 mod prune;
 mod queue;
+mod records;
 mod reminder_store;
 mod reminders;
 mod rows;
@@ -67,5 +69,6 @@ pub use database::{Database, FreeSpace, OpenError, Options};
 pub use error::{DatabaseError, sql_state};
 pub use listen::Heard;
 pub use queue::PostgresQueue;
+pub use records::{POLL_EVERY, PostgresRecords, Resealed};
 pub use transaction::Transaction;
 pub use values::Value;

@@ -28,6 +28,8 @@ pub enum Heard {
     Directory(i64),
     /// Deliveries wait in these lanes; each with its tenant's number.
     Woken(Vec<(i64, i64)>),
+    /// Reminders have to be checked.
+    Reminders,
     /// Messages may have been missed, because there was no connection for a while, or because there were too many.
     Missed,
 }
@@ -40,6 +42,11 @@ fn directory_channel(schema: &str) -> String {
 /// Returns the name of the channel on which lanes are announced.
 pub(crate) fn wake_channel(schema: &str) -> String {
     format!("{schema}_wake")
+}
+
+/// Returns the name of the channel on which reminders that have to be checked are announced.
+pub(crate) fn reminders_channel(schema: &str) -> String {
+    format!("{schema}_reminders")
 }
 
 /// A task that listens.
@@ -90,9 +97,10 @@ impl Listening {
     async fn open(&self) -> Result<(Client, Wire), ConnectError> {
         let (client, mut wire) = self.connections.connect().await?;
         let listen = format!(
-            "LISTEN \"{}\"; LISTEN \"{}\"",
+            "LISTEN \"{}\"; LISTEN \"{}\"; LISTEN \"{}\"",
             directory_channel(&self.schema),
-            wake_channel(&self.schema)
+            wake_channel(&self.schema),
+            reminders_channel(&self.schema)
         );
         let listening = tokio::select! {
             listening = client.batch_execute(&listen) => listening.map_err(|error| self.connections.explain(&error)),
@@ -130,6 +138,9 @@ impl Listening {
         let text = notification.payload();
         if notification.channel() == directory_channel(&self.schema) {
             return Some(text.parse().map_or(Heard::Missed, Heard::Directory));
+        }
+        if notification.channel() == reminders_channel(&self.schema) {
+            return (text != self.worker.to_string()).then_some(Heard::Reminders);
         }
         let Some((worker, lanes)) = read_lanes(text) else { return Some(Heard::Missed) };
         (worker != self.worker).then_some(Heard::Woken(lanes))

@@ -13,6 +13,8 @@ use super::database::Database;
 use super::error::failed;
 use super::values::{Value, typed};
 
+/// The time for the server's response to arrive after the server has ended a statement.
+const RESPONSE_WITHIN: Duration = Duration::from_secs(2);
 /// The timeout for rolling back a transaction that was dropped.
 const ROLLBACK_WITHIN: Duration = Duration::from_secs(2);
 
@@ -35,7 +37,19 @@ impl Transaction {
 
     /// Runs SQL without parameters, such as the beginning of the transaction.
     pub(crate) async fn run(&self, sql: &str) -> Result<(), QueueError> {
-        self.loan()?.batch_execute(sql).await.map_err(failed)
+        self.bounded(self.loan()?.batch_execute(sql)).await
+    }
+
+    /// Waits for a statement, a little longer than the server lets it run. A server that does not respond at all is so
+    /// noticed, too.
+    async fn bounded<T>(
+        &self,
+        statement: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> Result<T, QueueError> {
+        match tokio::time::timeout(self.database.time_limit() + RESPONSE_WITHIN, statement).await {
+            Ok(result) => result.map_err(failed),
+            Err(_) => Err(QueueError::Busy),
+        }
     }
 
     /// Runs a statement, and returns its rows. Statements whose futures are polled together are sent in one round
@@ -44,7 +58,7 @@ impl Transaction {
     /// # Errors
     /// Returns an error if the statement fails. After that, every other statement of the transaction fails, too.
     pub async fn query(&self, sql: &str, parameters: &[&dyn Value]) -> Result<Vec<Row>, QueueError> {
-        self.loan()?.query_typed(sql, &typed(parameters)).await.map_err(failed)
+        self.bounded(self.loan()?.query_typed(sql, &typed(parameters))).await
     }
 
     /// Runs a statement that returns at most one row.
@@ -60,7 +74,7 @@ impl Transaction {
     /// # Errors
     /// The same as for [`query`](Self::query).
     pub async fn execute(&self, sql: &str, parameters: &[&dyn Value]) -> Result<u64, QueueError> {
-        self.loan()?.execute_typed(sql, &typed(parameters)).await.map_err(failed)
+        self.bounded(self.loan()?.execute_typed(sql, &typed(parameters))).await
     }
 
     /// Commits the transaction. If the connection is lost meanwhile, the commit may have taken effect in spite of the
@@ -69,7 +83,7 @@ impl Transaction {
     /// # Errors
     /// Returns an error if the commit fails, or its result is unknown.
     pub async fn commit(mut self) -> Result<(), QueueError> {
-        self.loan()?.batch_execute("COMMIT").await.map_err(failed)?;
+        self.bounded(self.loan()?.batch_execute("COMMIT")).await?;
         self.give_back();
         Ok(())
     }

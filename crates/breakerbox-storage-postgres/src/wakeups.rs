@@ -65,7 +65,7 @@ impl Wakeups {
             let mut note = |heard: Heard| match heard {
                 Heard::Woken(woken) => lanes.extend(woken),
                 Heard::Missed => missed = true,
-                Heard::Directory(_) => {}
+                Heard::Directory(_) | Heard::Reminders => {}
             };
             match heard.recv().await {
                 Ok(first) => note(first),

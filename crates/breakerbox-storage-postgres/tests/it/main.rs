@@ -4,4 +4,5 @@
 
 mod opening;
 mod queue;
+mod records;
 mod server;
