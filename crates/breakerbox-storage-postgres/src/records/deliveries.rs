@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use breakerbox_model::delivery::Fault;
 use breakerbox_model::objects::{
-    Attempt, Backlog, Delivery, DeliveryFilter, DeliveryId, DeliveryState, EndpointId, Event, EventId, Id,
-    NewEvent, ReminderId, RunId, TenantNumber,
+    Attempt, Backlog, Delivery, DeliveryFilter, DeliveryId, DeliveryState, EndpointId, Event, EventFilter,
+    EventId, EventSummary, Id, NewEvent, ReminderId, RunId, TenantNumber,
 };
 use breakerbox_storage::records::cursors::{CursorPosition, page, position};
 use breakerbox_storage::records::{Cursor, Deliveries, Page, PageOf, UnfinishedWork};
@@ -19,7 +18,9 @@ use bytes::Bytes;
 use tokio_postgres::Row;
 
 use super::PostgresRecords;
-use super::rows::{at, column, listed, maybe_at, parsed_column, readable, small, unreadable};
+use super::rows::{
+    at, column, fault_of, last_attempt, listed, maybe_at, parsed_column, readable, small, unreadable,
+};
 use super::scan::{Order, Scan};
 use crate::error::get;
 use crate::transaction::Transaction;
@@ -82,6 +83,10 @@ fn shown(row: &Row) -> Result<Delivery, Unreadable> {
         expires_at: while_waiting(maybe_at(row, "expires_at")?),
         created_at: delivery.0.made_at(),
         finished_at: closed_at.or(maybe_at(row, "finished_at")?),
+        last_attempt: match maybe_at(row, "started_at")? {
+            Some(_) => Some(last_attempt(row)?),
+            None => None,
+        },
     })
 }
 
@@ -107,15 +112,12 @@ fn event(row: &Row) -> Result<Event, Unreadable> {
 }
 
 fn attempt(row: &Row) -> Result<(u64, Attempt), Unreadable> {
-    let fault: Option<&str> = column(row, "fault")?;
-    let fault = fault.map(|name| Fault::ALL.into_iter().find(|fault| fault.name() == name));
     let status: Option<i64> = column(row, "status")?;
     let attempt = Attempt {
         started_at: at(row, "started_at")?,
         latency: Duration::from_micros(whole(column(row, "latency")?)),
         status: status.map(u16::try_from).transpose().map_err(Unreadable::new)?,
-        // A fault that only a newer version knows is shown as the most general one.
-        fault: fault.map(|fault| fault.unwrap_or(Fault::Protocol)),
+        fault: column::<Option<&str>>(row, "fault")?.map(fault_of),
         detail: column(row, "detail")?,
         probe: column(row, "probe")?,
         response: Bytes::from(column::<Option<Vec<u8>>>(row, "response")?.unwrap_or_default()),
@@ -129,6 +131,10 @@ impl Deliveries for PostgresRecords {
         let sql = include_str!("../sql/records/show_event.sql");
         let rows = self.database.read(sql, &[&wanted.number()]).await?;
         readable(rows.first().map(event), "event", wanted)
+    }
+
+    async fn events(&self, filter: &EventFilter, of: &PageOf) -> Result<Page<EventSummary>, RecordsError> {
+        self.list_events(filter, of).await
     }
 
     async fn deliveries(&self, filter: &DeliveryFilter, of: &PageOf) -> Result<Page<Delivery>, RecordsError> {

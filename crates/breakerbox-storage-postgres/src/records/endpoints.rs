@@ -112,6 +112,11 @@ impl PostgresRecords {
                 ],
             )
             .await?;
+        if endpoint.settings.url != before.settings.url {
+            // The latest response was another destination's.
+            let sql = include_str!("../sql/records/forget_last_attempt.sql");
+            work.transaction.execute(sql, &[&id.number()]).await?;
+        }
         if endpoint.disabled == Some(DisabledBecause::Gone) && endpoint.disabled != before.disabled {
             notify(&work.transaction, &gone(&endpoint), &*self.directory).await?;
         }

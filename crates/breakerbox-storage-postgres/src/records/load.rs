@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use breakerbox_model::objects::{
-    ApiKey, ApiKeyId, Endpoint, EndpointId, KeyHash, Revision, Scopes, Tenant, TenantId,
+    ApiKey, ApiKeyId, Endpoint, EndpointId, KeyHash, LaneId, Revision, Scopes, Tenant, TenantId,
 };
 use breakerbox_storage::secrets::Keyring;
 use breakerbox_storage::stored::codes::{id, number};
@@ -16,7 +16,7 @@ use breakerbox_storage::stored::{LoadError, Unreadable};
 use breakerbox_storage::{Directory, QueueError};
 use tokio_postgres::Row;
 
-use super::rows::{at, column, maybe_at, parsed_column};
+use super::rows::{at, column, last_attempt, listed, maybe_at, parsed_column};
 use crate::error::get;
 use crate::transaction::Transaction;
 
@@ -81,7 +81,29 @@ impl Loader {
                 self.directory.put_api_key(key);
             }
         }
+        self.load_last_attempts(transaction).await?;
         Ok(version)
+    }
+
+    /// Loads the latest attempt of each lane. Those of dynamic URLs are loaded by their circuit's key. One that can't be read is
+    /// left out: it is only for people.
+    async fn load_last_attempts(&self, transaction: &Transaction) -> Result<(), QueueError> {
+        let mut after = i64::MIN;
+        loop {
+            let sql = include_str!("../sql/records/load_last_attempts.sql");
+            let rows = transaction.query(sql, &[&after, &number(PIECE as u64)]).await?;
+            let Some(last) = rows.last() else { return Ok(()) };
+            after = get(last, 0)?;
+            for row in &rows {
+                let lane = LaneId(id(get(row, 0)?));
+                let endpoint = self.directory.endpoint(lane).map(|endpoint| Arc::clone(&endpoint.circuit));
+                let key: Option<Arc<str>> = get::<Option<&str>>(row, 5)?.map(Arc::from);
+                let attempt = listed(last_attempt(row), "latest attempt of the lane", lane);
+                if let (Some(key), Some(attempt)) = (endpoint.or(key), attempt) {
+                    self.directory.note_attempt(lane, &key, attempt);
+                }
+            }
+        }
     }
 
     /// Locks the directory's version in the database, and applies all changes since the version `known`.

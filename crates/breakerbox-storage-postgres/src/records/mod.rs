@@ -9,7 +9,7 @@
 //! | `rows` | reads rows; leaves those out that can't be read |
 //! | `reseal` | reseals everything with the newest master key |
 //! | `tenants`, `endpoints`, `api_keys` | operations on tenants, endpoints and API keys |
-//! | `deliveries`, `scan` | listings of events, deliveries and attempts |
+//! | `deliveries`, `events`, `scan` | listings of events, deliveries and attempts |
 //! | `lanes` | the unfinished deliveries of lanes |
 //! | `cancel_and_resend` | cancels waiting deliveries, and makes finished ones pending again |
 //! | `reminders` | operations on reminders |
@@ -27,6 +27,7 @@ mod api_keys;
 mod cancel_and_resend;
 mod deliveries;
 mod endpoints;
+mod events;
 mod follow;
 mod history;
 mod lanes;

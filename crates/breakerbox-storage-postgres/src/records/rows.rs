@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use breakerbox_core::Timestamp;
+use breakerbox_model::delivery::{Fault, LastAttempt};
 use breakerbox_storage::stored::codes::time;
 use breakerbox_storage::stored::{Unreadable, parsed};
 use breakerbox_storage::{QueueError, RecordsError};
@@ -40,6 +41,22 @@ where
     T::Err: Error + Send + Sync + 'static,
 {
     parsed(column(row, name)?)
+}
+
+/// Reads the columns of an attempt that people are shown: the start, the status, the fault and its detail.
+pub(crate) fn last_attempt(row: &Row) -> Result<LastAttempt, Unreadable> {
+    let status: Option<i64> = column(row, "status")?;
+    Ok(LastAttempt {
+        started_at: at(row, "started_at")?,
+        status: status.map(u16::try_from).transpose().map_err(Unreadable::new)?,
+        fault: column::<Option<&str>>(row, "fault")?.map(fault_of),
+        detail: column::<Option<&str>>(row, "detail")?.map(Arc::from),
+    })
+}
+
+/// Returns the fault with this name. A fault that only a newer version knows is shown as the most general one.
+pub(crate) fn fault_of(name: &str) -> Fault {
+    Fault::ALL.into_iter().find(|fault| fault.name() == name).unwrap_or(Fault::Protocol)
 }
 
 /// Converts the result of a query for one row. Returns [`Missing`](RecordsError::Missing) if there is no row, and

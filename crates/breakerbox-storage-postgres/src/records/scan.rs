@@ -130,7 +130,7 @@ impl Scan {
 }
 
 /// Returns the lowest id at or after this time. Ids have a resolution of milliseconds.
-fn first_at_or_after(at: Timestamp) -> i64 {
+pub(super) fn first_at_or_after(at: Timestamp) -> i64 {
     let up = Timestamp::from_micros(at.as_micros().saturating_add(999));
     Id::first_at(up).number()
 }

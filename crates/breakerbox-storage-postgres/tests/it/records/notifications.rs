@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use breakerbox_core::{Cause, Change, Epoch, Mode, Policy, Status, TripRule};
+use breakerbox_core::{Cause, Change, Epoch, Mode, Policy, CircuitStatus, TripRule};
 use breakerbox_model::notifications::{
     CircuitContext, Kind, Kinds, MOST_WAITING, News, Notification, NotificationTarget, OutageStep, Way,
     notifications,
@@ -28,10 +28,10 @@ async fn world() -> World {
     world
 }
 
-fn observed(world: &World, epoch: u64, to: Status, cause: Cause) -> ObservedChange {
+fn observed(world: &World, epoch: u64, to: CircuitStatus, cause: Cause) -> ObservedChange {
     let key = "acme https://a.example/in";
     let change = Change {
-        from: Status::Closed,
+        from: CircuitStatus::Closed,
         to,
         at: world.now(),
         epoch: Epoch(epoch),
@@ -58,8 +58,8 @@ async fn kinds(world: &World, filter: &NotificationFilter) -> Vec<Kind> {
 async fn a_trip_is_sent_if_the_outage_lasts_and_its_recovery_then_too() {
     let world = world().await;
     let records = &world.records;
-    let trip = || observed(&world, 1, Status::Open, Cause::Rule(TripRule::Failures));
-    let closed = |epoch| observed(&world, epoch, Status::Closed, Cause::ProbesSucceeded);
+    let trip = || observed(&world, 1, CircuitStatus::Open, Cause::Rule(TripRule::Failures));
+    let closed = |epoch| observed(&world, epoch, CircuitStatus::Closed, Cause::ProbesSucceeded);
     // A short outage: nobody is notified of its beginning or its end.
     assert_eq!(records.append_history(vec![trip()]).await.unwrap(), 1);
     assert_eq!(records.append_history(vec![trip(), closed(2)]).await.unwrap(), 1, "each change once");
@@ -67,7 +67,7 @@ async fn a_trip_is_sent_if_the_outage_lasts_and_its_recovery_then_too() {
     assert_eq!(records.due_trips(10).await.unwrap(), []);
     assert_eq!(kinds(&world, &NotificationFilter::default()).await, []);
     // A long one.
-    let again = observed(&world, 3, Status::Open, Cause::Rule(TripRule::Failures));
+    let again = observed(&world, 3, CircuitStatus::Open, Cause::Rule(TripRule::Failures));
     records.append_history(vec![again]).await.unwrap();
     assert_eq!(records.due_trips(10).await.unwrap(), [], "not yet");
     world.clock.advance(2 * MINUTE);
