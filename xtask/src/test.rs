@@ -14,7 +14,7 @@ const CORE_DEPENDENCIES: [&str; 4] = ["serde", "sha2", "thiserror", "url"];
 
 /// For each package, the crates that it must not depend on, directly or indirectly, separated by spaces. For
 /// example, a package that must not access databases must not depend on `rusqlite`.
-const BOUNDARIES: [(&str, &str); 5] = [
+const BOUNDARIES: [(&str, &str); 6] = [
     ("breakerbox-replay", "tokio rusqlite hyper axum breakerbox breakerbox-model"),
     ("breakerbox-model", "tokio mio rusqlite tokio-postgres redis hyper h2 axum reqwest rustls breakerbox"),
     (
@@ -22,6 +22,7 @@ const BOUNDARIES: [(&str, &str); 5] = [
         "rusqlite tokio-postgres hyper h2 axum reqwest breakerbox-egress breakerbox-gateway",
     ),
     ("breakerbox-storage-sqlite", "hyper h2 axum reqwest breakerbox-egress breakerbox-gateway"),
+    ("breakerbox-storage-postgres", "hyper h2 axum reqwest breakerbox-egress breakerbox-gateway"),
     ("breakerbox-egress", "rusqlite axum breakerbox-storage breakerbox-gateway"),
 ];
 

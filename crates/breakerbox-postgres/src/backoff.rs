@@ -16,19 +16,27 @@ const MAX_PAUSE: Duration = Duration::from_secs(2);
 /// The delays between connection attempts. Contains the maximum length of the next delay, which doubles each
 /// time.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Backoff(Duration);
+pub struct Backoff(Duration);
 
 impl Backoff {
-    pub(crate) const fn new() -> Self {
+    /// Creates the delays after a connection that worked.
+    #[must_use]
+    pub const fn new() -> Self {
         Self(MIN_PAUSE)
     }
 
     /// Returns the next pause, with jitter, so that a fleet that lost its server does not reconnect all at
     /// once.
-    pub(crate) fn wait(&mut self) -> Duration {
+    pub fn wait(&mut self) -> Duration {
         let longest = self.0;
         self.0 = (longest * 2).min(MAX_PAUSE);
         longest.mul_f64(0.5 + rand::random::<f64>() / 2.0)
+    }
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

@@ -18,7 +18,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use crate::backoff::Gate;
 use crate::error::{ConnectError, address, unavailable};
 use crate::loan::{Canceller, Loan};
-use crate::migrations::migrate;
+use crate::migrations::Migrations;
 use crate::task::Task;
 use crate::{tls, url};
 
@@ -26,7 +26,7 @@ use crate::{tls, url};
 const OLDEST: i32 = 140_000;
 
 /// The I/O half of a `tokio_postgres` connection.
-pub(crate) type Wire = Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
+pub type Wire = Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
 
 /// A Postgres database, and the connections to it.
 ///
@@ -65,6 +65,21 @@ pub struct Database {
 impl Database {
     /// Creates the database that a URL names. Does not connect yet.
     ///
+    /// Its connections have no settings of their own, and leave none behind, so there may be a connection pooler in
+    /// transaction mode in between. Each transaction sets what it needs, including its timeout.
+    ///
+    /// # Errors
+    /// Returns a [`ConnectError`] if the URL or a setting is invalid.
+    pub fn without_session_settings(
+        url: &str,
+        connections: usize,
+        time_limit: Duration,
+    ) -> Result<Self, ConnectError> {
+        Self::new(url, connections, time_limit, String::new())
+    }
+
+    /// Creates the database that a URL names. Does not connect yet.
+    ///
     /// `settings` is the SQL that each new connection executes.
     pub(crate) fn new(
         url: &str,
@@ -77,7 +92,12 @@ impl Database {
         let tls = tls::connector(&trust)?;
         let set = Hook::async_fn(move |client: &mut deadpool_postgres::ClientWrapper, _| {
             let settings = settings.clone();
-            Box::pin(async move { client.batch_execute(&settings).await.map_err(HookError::Backend) })
+            Box::pin(async move {
+                if settings.is_empty() {
+                    return Ok(());
+                }
+                client.batch_execute(&settings).await.map_err(HookError::Backend)
+            })
         });
         let pool = Pool::builder(Manager::new(config.clone(), tls.clone()))
             .max_size(connections)
@@ -95,7 +115,10 @@ impl Database {
     }
 
     /// Takes a connection from the pool for one operation.
-    pub(crate) async fn lend(&self) -> Result<Loan, StoreError> {
+    ///
+    /// # Errors
+    /// Returns the reason why there is no connection.
+    pub async fn lend(&self) -> Result<Loan, StoreError> {
         let status = self.pool.status();
         let would_connect = status.available == 0 && status.size < status.max_size;
         if would_connect && let Some(why) = self.gate.is_shut() {
@@ -127,13 +150,19 @@ impl Database {
         tokio::time::timeout(self.time_limit, work).await.unwrap_or(timed_out)
     }
 
-    /// Opens a connection outside the pool.
-    pub(crate) async fn connect(&self) -> Result<(Client, Wire), ConnectError> {
+    /// Opens a connection outside the pool, such as one that listens.
+    ///
+    /// # Errors
+    /// Returns the reason why there is no connection.
+    pub async fn connect(&self) -> Result<(Client, Wire), ConnectError> {
         self.config.connect(self.tls.clone()).await.map_err(|error| ConnectError::of(&error, &self.config))
     }
 
     /// Checks the server's version, and creates missing tables.
-    pub(crate) async fn set_up(&self, schema: &str) -> Result<(), ConnectError> {
+    ///
+    /// # Errors
+    /// Returns the reason why the tables can't be created or migrated.
+    pub async fn set_up(&self, migrations: &Migrations<'_>) -> Result<(), ConnectError> {
         let (client, wire) = self.connect().await?;
         let _driven = Task::spawn(async { drop(wire.await) });
         let done = async {
@@ -142,18 +171,20 @@ impl Database {
             if row.try_get::<_, i32>(0)? < OLDEST {
                 return Ok(Err(ConnectError::TooOld { version: row.try_get(1)? }));
             }
-            migrate(&client, schema).await.map(Ok)
+            migrations.apply(&client).await.map(Ok)
         };
         done.await.unwrap_or_else(|error| Err(ConnectError::of(&error, &self.config)))
     }
 
     /// Converts an error from a connection outside the pool.
-    pub(crate) fn explain(&self, error: &tokio_postgres::Error) -> ConnectError {
+    #[must_use]
+    pub fn explain(&self, error: &tokio_postgres::Error) -> ConnectError {
         ConnectError::of(error, &self.config)
     }
 
     /// Returns the error for a connection attempt that exceeded this timeout.
-    pub(crate) fn too_slow(&self, limit: Duration) -> ConnectError {
+    #[must_use]
+    pub fn too_slow(&self, limit: Duration) -> ConnectError {
         ConnectError::TimedOut { address: address(&self.config), limit }
     }
 }

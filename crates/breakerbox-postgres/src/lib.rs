@@ -82,6 +82,18 @@ pub use self::error::ConnectError;
 pub use self::sampler::{PostgresSampler, SamplerError};
 pub use self::store::PostgresStore;
 
+/// How to talk to Postgres, for the gateway, which keeps its queue in the same database. It is not part of the public
+/// interface, and may change at any time.
+#[doc(hidden)]
+pub mod connections {
+    pub use crate::backoff::Backoff;
+    pub use crate::database::{Database, Wire};
+    pub use crate::error::ConnectError;
+    pub use crate::loan::Loan;
+    pub use crate::migrations::Migrations;
+    pub use crate::task::Task;
+}
+
 /// Compiles and runs the examples in the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -17,6 +17,7 @@ use crate::backoff::Backoff;
 use crate::database::{Database, Wire};
 use crate::error::ConnectError;
 use crate::message;
+use crate::migrations::set_up;
 use crate::operations::Operations;
 use crate::statements::channel;
 
@@ -44,7 +45,7 @@ impl Listener {
     /// Opens a connection and starts to listen. The first call also creates missing tables.
     pub(crate) async fn open(&self) -> Result<ListenerConnection, ConnectError> {
         if !self.is_set_up.load(Ordering::Relaxed) {
-            self.database.set_up(&self.schema).await?;
+            set_up(&self.database, &self.schema).await?;
             self.is_set_up.store(true, Ordering::Relaxed);
         }
         let (client, mut wire) = self.database.connect().await?;

@@ -18,8 +18,9 @@ use crate::error::of_statement;
 /// The timeout for cancelling a statement.
 const CANCEL_WITHIN: Duration = Duration::from_secs(2);
 
-/// A pooled connection, on loan for one operation.
-pub(crate) struct Loan {
+/// A pooled connection, on loan for one operation. If it is dropped instead of given back, the running statement is
+/// cancelled on the server, and the connection is closed.
+pub struct Loan {
     /// The connection; `None` once it has been returned to the pool.
     client: Option<Object>,
     canceller: Canceller,
@@ -35,6 +36,11 @@ impl Loan {
         time_limit: Duration,
     ) -> Self {
         Self { client: Some(client), canceller, config, time_limit }
+    }
+
+    /// Gives the connection back to the pool. No transaction may be open on it.
+    pub fn give_back(mut self) {
+        self.client = None;
     }
 
     /// Ends the operation. The connection returns to the pool after a success or a server error, unless the
@@ -55,6 +61,12 @@ impl Deref for Loan {
 
     fn deref(&self) -> &ClientWrapper {
         self.client.as_ref().expect("it is given back by value, so nobody can ask afterwards")
+    }
+}
+
+impl std::fmt::Debug for Loan {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Loan").finish_non_exhaustive()
     }
 }
 

@@ -14,6 +14,7 @@ use tokio::time::{sleep, timeout};
 use crate::backoff::Backoff;
 use crate::database::Database;
 use crate::error::{is_table_missing, unavailable, whole};
+use crate::migrations::set_up;
 
 /// The timeout for creating the tables.
 const CREATE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -59,7 +60,7 @@ pub(crate) async fn recreate_for_ever(
     let mut backoff = Backoff::new();
     loop {
         recreation.missing.notified().await;
-        match timeout(CREATE_TIMEOUT, database.set_up(&schema)).await {
+        match timeout(CREATE_TIMEOUT, set_up(&database, &schema)).await {
             Ok(Ok(())) => {
                 recreation.set_failed(None);
                 backoff = Backoff::new();

@@ -67,9 +67,9 @@ pub(crate) const MIGRATIONS: [&str; 3] = [
 /// The names of the tables that must exist.
 pub(crate) const TABLES: [&str; 5] = ["migrations", "circuits", "counts", "leases", "ramps"];
 
-/// Returns a migration's SQL for one schema.
-pub(crate) fn migration(schema: &str, text: &str) -> String {
-    in_schema(schema, text)
+/// Returns the SQL of all migrations for one schema.
+pub(crate) fn migrations(schema: &str) -> Vec<String> {
+    MIGRATIONS.map(|text| in_schema(schema, text)).to_vec()
 }
 
 /// Returns the name of the notification channel on which changes are published.
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn no_statement_names_another_schema() {
         for text in
-            [Statements::new("mine").merge, Statements::new("mine").swap_if, migration("mine", MIGRATIONS[0])]
+            [Statements::new("mine").merge, Statements::new("mine").swap_if, migrations("mine").remove(0)]
         {
             assert!(!text.contains("breakerbox.") && text.contains("\"mine\".counts"));
         }

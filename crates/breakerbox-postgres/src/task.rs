@@ -4,10 +4,11 @@ use tokio::task::JoinHandle;
 
 /// A task that is aborted when the handle is dropped.
 #[derive(Debug)]
-pub(crate) struct Task(JoinHandle<()>);
+pub struct Task(JoinHandle<()>);
 
 impl Task {
-    pub(crate) fn spawn(work: impl Future<Output = ()> + Send + 'static) -> Self {
+    /// Starts the task. Must be called within a tokio runtime.
+    pub fn spawn(work: impl Future<Output = ()> + Send + 'static) -> Self {
         Self(tokio::spawn(work))
     }
 }
@@ -15,7 +16,8 @@ impl Task {
 impl Task {
     /// Returns whether the task has ended without being aborted. The store's tasks run forever, so they end
     /// only with their runtime.
-    pub(crate) fn has_ended(&self) -> bool {
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
         self.0.is_finished()
     }
 }

@@ -208,7 +208,7 @@ fn leased_run(row: &Row<'_>, reminder: i64) -> rusqlite::Result<LeasedRun> {
     // A run that was already sent keeps the occurrence that it stood for at that time.
     let schedule = row.get_ref(14)?.as_str_or_null()?.filter(|_| row.get(5).is_ok_and(|sent: u32| sent == 0));
     // A schedule that can't be read stops the reminder; the run continues, for the occurrence that it was fired for.
-    let latest_of = schedule.and_then(|text| StoredReminder::read(14, text).ok());
+    let latest_of = schedule.and_then(|text| StoredReminder::read(text).ok());
     let latest_of = latest_of.map(|stored| Arc::new(stored.schedule));
     Ok(LeasedRun { id: run, scheduled_at: time(row.get(13)?), latest_of })
 }

@@ -21,9 +21,9 @@ use super::columns::{CANCELLED, WAITING, id, micros, number, priority, time, who
 use super::insert::{self, NewDeliveryRow};
 use super::job::Command;
 use super::lanes::OneWaiting;
-use super::routes::{EndpointRoute, Routes};
 use super::transaction::WriteTransaction;
 use crate::error::JobError;
+use breakerbox_storage::{EndpointRoute, Routes};
 
 /// The number of bytes per endpoint in a stored audience.
 const ENTRY: usize = 16;

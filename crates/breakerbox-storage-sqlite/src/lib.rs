@@ -4,7 +4,6 @@
 //! | part | task |
 //! | --- | --- |
 //! | [`Database`] | opens the file; one thread runs write jobs, a few threads run read jobs |
-//! | [`Routes`] | the writer's view of tenants and endpoints, in memory |
 //! | [`SqliteQueue`] | the durable queue: `submit`, `claim`, `settle`, `maintenance`, `prune`, a module each |
 //! | [`SqliteRecords`] | everything except the queue, in the same file |
 //! | [`SqliteCircuits`] | the circuit store, so that circuits survive a restart |
@@ -59,7 +58,6 @@ mod readers;
 mod records;
 mod reminder_store;
 mod reminders;
-mod routes;
 mod settle;
 mod submit;
 mod tombstones;
@@ -76,7 +74,6 @@ pub use disk::FreeSpace;
 pub use error::{JobError, OpenError};
 pub use migrations::{NEWEST, Schema};
 pub use queue::SqliteQueue;
-pub use records::{LoadError, Resealed, SqliteRecords};
-pub use routes::{Audience, EndpointRoute, Routes, TenantRoutes};
+pub use records::{Resealed, SqliteRecords};
 pub use transaction::WriteTransaction;
 pub use writer::OnCommit;

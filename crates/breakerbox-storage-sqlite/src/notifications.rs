@@ -7,9 +7,9 @@ use breakerbox_storage::QueueError;
 use rusqlite::{OptionalExtension, params};
 
 use super::columns::{micros, number, time, whole};
-use super::routes::{Audience, Routes};
 use super::transaction::WriteTransaction;
 use crate::error::JobError;
+use breakerbox_storage::{Audience, Routes};
 
 impl WriteTransaction<'_> {
     /// Inserts a notification, and returns whether it is new. It is not new if one with the same kind,

@@ -10,9 +10,9 @@ use breakerbox_storage::QueueError;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::columns::{is_unreadable, micros, number, time, whole};
-use super::routes::Routes;
 use super::transaction::WriteTransaction;
 use crate::error::JobError;
+use breakerbox_storage::Routes;
 
 /// Selects the outages whose trip is due.
 pub(super) const DUE: &str = "SELECT subject, epoch, at, news FROM outages INDEXED BY outages_to_notify

@@ -19,10 +19,10 @@ use super::fresh::FreshDeliveries;
 use super::lanes;
 use super::maintenance::{CancelClosed, Expire, Reclaim};
 use super::prune::Sweep;
-use super::routes::Routes;
 use super::settle::HandBack;
 use super::submit::Submit;
 use super::write_queue::Urgency;
+use breakerbox_storage::Routes;
 
 /// The durable queue in an SQLite database.
 pub struct SqliteQueue {

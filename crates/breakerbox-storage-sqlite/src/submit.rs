@@ -21,9 +21,9 @@ use super::fresh::{FreshDeliveries, FreshDelivery, FreshEvent};
 use super::idempotency::{Earlier, earlier, remember_events};
 use super::job::Command;
 use super::lanes;
-use super::routes::{Routes, TenantRoutes};
 use super::transaction::WriteTransaction;
 use crate::error::JobError;
+use breakerbox_storage::{Routes, TenantRoutes};
 
 /// The maximum number of deliveries written by the accepting transaction itself.
 pub(super) const WRITTEN_AT_SUBMIT: u32 = 1_000;

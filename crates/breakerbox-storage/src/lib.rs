@@ -12,7 +12,9 @@
 //! | [`Directory`] | tenants, endpoints and API keys in memory, for deliveries |
 //! | [`clock`] | the wall clock, and the clock for leases, circuits and limits |
 //! | `conformance` | the requirements for every backend, as tests; with the feature `conformance` |
+//! | [`Routes`] | what a backend reads of the directory while it accepts events |
 //! | [`secrets`] | secrets at rest: master keys, sealing, opening |
+//! | [`stored`] | the stored form of values, the same in every database |
 //!
 //! **Durability.** When a method returns `Ok`, its effect survives a power cut. Accepting is one transaction: the
 //! events, a delivery for each endpoint, the idempotency key. For a large fan-out, that transaction writes a bounded
@@ -20,7 +22,8 @@
 //!
 //! **Leases.** A claimed delivery belongs to the process that claimed it until the lease has expired and was
 //! reclaimed. A settlement must present the lease; if the lease is no longer current, nothing is changed
-//! ([`Settled::Fenced`]). A restart voids all earlier leases, and lease numbers are never reused.
+//! ([`Settled::Fenced`]). A restart voids the leases that the same process had before, and lease numbers are never
+//! reused. If several processes share a queue, the leases of the others stay valid.
 //!
 //! **Dropped futures.** Dropping the future of a submit or a claim does not undo the operation. The next
 //! [`reclaim`](Queue::reclaim) returns the deliveries that the operation leased and the lanes that it woke.
@@ -34,7 +37,9 @@ pub mod conformance;
 mod directory;
 pub mod records;
 mod reminder_store;
+mod routes;
 pub mod secrets;
+pub mod stored;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -55,6 +60,7 @@ pub use self::directory::{
 };
 pub use self::records::{Records, RecordsError};
 pub use self::reminder_store::{AppliedDecisions, ApplyError, ReminderStore};
+pub use self::routes::{Audience, EndpointRoute, Routes, TenantRoutes};
 
 /// The durable queue: the operations on the hot path, and maintenance.
 #[async_trait]
@@ -130,6 +136,13 @@ pub trait Queue: Send + Sync + 'static {
     /// # Errors
     /// Returns an error if the database fails.
     async fn prune(&self, keep: &Retention, limit: usize) -> Result<BatchResult, QueueError>;
+
+    /// Waits until another process that uses the same queue reports that deliveries wait, and returns their lanes.
+    /// Reports may be lost, so lanes also have to be [looked for](Self::waiting_lanes) now and then. The default
+    /// implementation, for a queue that one process has for itself, never returns.
+    async fn woken_by_others(&self) -> Vec<WaitingLane> {
+        std::future::pending().await
+    }
 
     /// Returns the current time of the clock by which the queue's leases and due times are set.
     fn now(&self) -> Timestamp;

@@ -10,7 +10,8 @@ use breakerbox_model::objects::ApiKeyTextError;
 use breakerbox_storage::QueueError;
 use breakerbox_storage::records::RecordsError;
 use breakerbox_storage::secrets::SecretsError;
-use breakerbox_storage_sqlite::{LoadError, OpenError};
+use breakerbox_storage::stored::LoadError;
+use breakerbox_storage_sqlite::OpenError;
 
 use crate::notifications::MailError;
 

@@ -9,10 +9,10 @@ use breakerbox_storage::records::{ApiKeys, Cursor, NewApiKey, Page, PageOf};
 use rusqlite::params;
 
 use super::SqliteRecords;
-use super::cursors::{CursorPosition, position};
 use crate::WriteTransaction;
 use crate::columns::micros;
 use crate::error::JobError;
+use breakerbox_storage::records::cursors::{CursorPosition, position};
 
 const API_KEY: &str = "API key";
 

@@ -13,11 +13,11 @@ use breakerbox_storage::records::{Cursor, Deliveries, Page, PageOf, UnfinishedWo
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::cursors::{CursorPosition, page, position};
 use super::scan::{Order, Scan};
 use super::{SqliteRecords, listed, readable};
 use crate::columns::{content_type_of, id, number, parsed, priority, state, time, whole};
 use crate::last_attempts;
+use breakerbox_storage::records::cursors::{CursorPosition, page, position};
 
 pub(super) const DELIVERY: &str = "delivery";
 

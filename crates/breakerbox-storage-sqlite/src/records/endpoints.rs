@@ -12,13 +12,13 @@ use breakerbox_storage::records::{Deleted, Edit, Endpoints, NewEndpoint, Page, P
 use breakerbox_storage::{BatchResult, EndpointEntry, QueueError, RecordsError};
 use rusqlite::params;
 
-use super::cursors::{page, position};
-use super::stored::{self, ENDPOINT};
 use super::{SqliteRecords, unchanged};
 use crate::WriteTransaction;
 use crate::columns::micros;
 use crate::error::JobError;
 use crate::fan_out;
+use breakerbox_storage::records::cursors::{page, position};
+use breakerbox_storage::stored::settings::{self as stored, ENDPOINT};
 
 impl SqliteRecords {
     pub(super) fn known_endpoint(&self, id: EndpointId) -> Result<Arc<EndpointEntry>, RecordsError> {

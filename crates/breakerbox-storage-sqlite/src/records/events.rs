@@ -2,10 +2,10 @@
 
 use breakerbox_model::objects::{EventFilter, EventId, EventSummary, Id};
 use breakerbox_storage::RecordsError;
+use breakerbox_storage::records::cursors::{CursorPosition, position};
 use breakerbox_storage::records::{Cursor, Page, PageOf};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::cursors::{CursorPosition, position};
 use super::scan::first_at_or_after;
 use super::{SqliteRecords, listed};
 use crate::columns::{content_type_of, id, parsed, priority, whole};

@@ -3,67 +3,23 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use breakerbox_core::{Cause, Change, CircuitStatus, Epoch, Mode, Timestamp, Totals};
+use breakerbox_core::{Epoch, Timestamp};
 use breakerbox_model::objects::{CircuitOwner, PastChange};
 use breakerbox_storage::records::{ChangeFilter, Cursor, History, ObservedChange, Page, PageOf};
+use breakerbox_storage::stored::change as stored;
 use breakerbox_storage::{Directory, QueueError, RecordsError};
 use rusqlite::{Connection, Row, params};
-use serde::{Deserialize, Serialize};
 
-use super::cursors::{CursorPosition, page, position};
 use super::{SqliteRecords, listed};
-use crate::columns::{micros, number, time, whole};
+use crate::columns::{micros, number, time, unreadable, whole};
+use breakerbox_storage::records::cursors::{CursorPosition, page, position};
 
 /// The maximum number of changes that are read for one page.
 const LOOKS: usize = 2_000;
 
-/// The stored JSON of a change, without the values that have their own columns.
-#[derive(Serialize, Deserialize)]
-struct StoredChange {
-    from: String,
-    to: String,
-    cause: Cause,
-    retry_at: Option<Timestamp>,
-    trips: u32,
-    #[serde(default)]
-    last_success: Option<Timestamp>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    failing_since: Option<Timestamp>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    evidence: Option<Arc<Totals>>,
-    mode: Mode,
-}
-
 fn past_change(row: &Row<'_>) -> rusqlite::Result<PastChange> {
-    let unreadable = |error: serde_json::Error| {
-        rusqlite::Error::FromSqlConversionFailure(3, rusqlite::types::Type::Text, error.into())
-    };
-    let stored: StoredChange = serde_json::from_str(row.get_ref(3)?.as_str()?).map_err(unreadable)?;
-    Ok(PastChange {
-        key: row.get(0)?,
-        change: {
-            let mut changed = Change::new(
-                status(&stored.from),
-                status(&stored.to),
-                time(row.get(2)?),
-                Epoch(whole(row.get(1)?)),
-                stored.cause,
-            );
-            changed.retry_at = stored.retry_at;
-            changed.trips = stored.trips;
-            changed.last_success = stored.last_success;
-            changed.failing_since = stored.failing_since;
-            changed.evidence = stored.evidence;
-            changed.mode = stored.mode;
-            changed
-        },
-    })
-}
-
-fn status(name: &str) -> CircuitStatus {
-    let known =
-        [CircuitStatus::Closed, CircuitStatus::Open, CircuitStatus::HalfOpen, CircuitStatus::Disabled];
-    known.into_iter().find(|status| status.name() == name).unwrap_or(CircuitStatus::Closed)
+    let change = stored::read(row.get_ref(3)?.as_str()?, time(row.get(2)?), Epoch(whole(row.get(1)?)));
+    Ok(PastChange { key: row.get(0)?, change: change.map_err(unreadable(3))? })
 }
 
 /// Scans one index, reads a bounded number of rows, and returns the matches and the position at which the scan
@@ -137,19 +93,8 @@ impl History for SqliteRecords {
             .write(move |transaction| {
                 let mut new = 0;
                 for ObservedChange { change: PastChange { key, change }, notifications, outage } in changes {
-                    let stored = StoredChange {
-                        from: change.from.name().to_owned(),
-                        to: change.to.name().to_owned(),
-                        cause: change.cause,
-                        retry_at: change.retry_at,
-                        trips: change.trips,
-                        last_success: change.last_success,
-                        failing_since: change.failing_since,
-                        evidence: change.evidence,
-                        mode: change.mode,
-                    };
-                    let stored = serde_json::to_string(&stored)
-                        .map_err(|error| QueueError::Database(Arc::new(error)))?;
+                    let stored =
+                        stored::write(&change).map_err(|error| QueueError::Database(Arc::new(error)))?;
                     let written = transaction
                         .connection()
                         .prepare_cached(

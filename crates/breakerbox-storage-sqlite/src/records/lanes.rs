@@ -6,9 +6,9 @@ use breakerbox_storage::RecordsError;
 use breakerbox_storage::records::{Cursor, LaneBacklog, LaneBacklogs, NextDelivery, Page, PageOf};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::cursors::{CursorPosition, position};
 use super::{SqliteRecords, listed};
 use crate::columns::{id, parsed, time, whole};
+use breakerbox_storage::records::cursors::{CursorPosition, position};
 
 /// The maximum number of lanes that are read for one page.
 const LOOKS: usize = 20_000;

@@ -5,55 +5,26 @@ use breakerbox_core::Timestamp;
 use breakerbox_model::objects::{
     ApiKey, ApiKeyId, Endpoint, EndpointId, KeyHash, Revision, Scopes, Tenant, TenantId,
 };
-use breakerbox_storage::secrets::{Keyring, SecretsError};
-use breakerbox_storage::{Directory, QueueError, RecordsError};
+use breakerbox_storage::Directory;
+use breakerbox_storage::secrets::Keyring;
+use breakerbox_storage::stored::{LoadError, settings as stored};
 use rusqlite::Connection;
-use serde_json::json;
 
-use super::stored;
 use crate::Database;
 use crate::columns::{id, parsed, time};
 use crate::error::{JobError, queue_error};
 use crate::last_attempts;
 use std::sync::Arc;
 
-/// Why the records in a database can't be loaded.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum LoadError {
-    /// A secret can't be decrypted.
-    #[error(transparent)]
-    Secrets(#[from] SecretsError),
-    /// A column of a row can't be read.
-    #[error(
-        "the {column} of the {what} {name} can't be read; a newer version may have written it, or the file is damaged"
-    )]
-    Unreadable {
-        /// The kind of object, as one word such as `tenant`.
-        what: &'static str,
-        /// The id or name of the object.
-        name: String,
-        /// The name of the column that can't be read.
-        column: &'static str,
-    },
-    /// A row is inconsistent with other rows, for example a policy that is invalid in combination with the layers
-    /// below it.
-    #[error(transparent)]
-    Records(#[from] RecordsError),
-    /// The database failed.
-    #[error(transparent)]
-    Queue(#[from] QueueError),
-}
-
-impl From<rusqlite::Error> for LoadError {
-    fn from(error: rusqlite::Error) -> Self {
-        Self::Queue(queue_error(error))
+impl From<JobError<Self>> for LoadError {
+    fn from(JobError(error): JobError<Self>) -> Self {
+        error
     }
 }
 
 impl From<rusqlite::Error> for JobError<LoadError> {
     fn from(error: rusqlite::Error) -> Self {
-        Self(error.into())
+        Self(queue_error(error).into())
     }
 }
 
@@ -74,7 +45,11 @@ pub(super) async fn fill(
         .await
 }
 
-fn tenants(connection: &Connection, directory: &Directory, keyring: &Keyring) -> Result<(), LoadError> {
+fn tenants(
+    connection: &Connection,
+    directory: &Directory,
+    keyring: &Keyring,
+) -> Result<(), JobError<LoadError>> {
     let mut statement = connection.prepare(
         "SELECT row, id, settings, sealed, revision, created_at, changed_at FROM tenants WHERE deleted_at IS NULL",
     )?;
@@ -83,7 +58,7 @@ fn tenants(connection: &Connection, directory: &Directory, keyring: &Keyring) ->
         let id: TenantId = parsed(1, row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?)?;
         let (settings, secrets) =
             stored::tenant_of(&row.get::<_, String>(2)?, row.get(3)?, keyring, id.as_str())?;
-        let mut tenant = Tenant {
+        let tenant = Tenant {
             id,
             settings,
             secrets,
@@ -91,28 +66,16 @@ fn tenants(connection: &Connection, directory: &Directory, keyring: &Keyring) ->
             created_at: at(row, 5)?,
             changed_at: at(row, 6)?,
         };
-        let number = row.get(0)?;
-        let resolved = |tenant: &Tenant| directory.resolve_tenant(tenant.clone(), number);
-        // The gateway's own policy may have changed since. Deliveries continue with the gateway's policy.
-        let mut entry = resolved(&tenant);
-        if let Err(RecordsError::Policy(problem)) = &entry {
-            tracing::warn!(tenant = %tenant.id, problem, "ignoring the tenant's policy: it is invalid together with the gateway's policy");
-            tenant.settings.policy = None;
-            entry = resolved(&tenant);
-        }
-        if let Err(RecordsError::ReminderPolicy(problem)) = &entry {
-            tracing::warn!(tenant = %tenant.id, problem, "ignoring the policy of the tenant's reminders: it is invalid; the preset applies");
-            // This is independent of the layers below, because a preset starts over.
-            tenant.settings.reminders.policy = Some(json!({ "preset": "reminders" }));
-            entry = resolved(&tenant);
-        }
-        let entry = entry?;
-        directory.put_tenant_endpoints(directory.resolve_tenant_endpoints(entry)?);
+        directory.load_tenant(tenant, row.get(0)?).map_err(LoadError::from)?;
     }
     Ok(())
 }
 
-fn endpoints(connection: &Connection, directory: &Directory, keyring: &Keyring) -> Result<(), LoadError> {
+fn endpoints(
+    connection: &Connection,
+    directory: &Directory,
+    keyring: &Keyring,
+) -> Result<(), JobError<LoadError>> {
     let mut statement = connection.prepare(
         "SELECT e.id, t.id, e.settings, e.sealed, e.disabled, e.revision, e.created_at, e.changed_at
          FROM endpoints e JOIN tenants t ON t.row = e.tenant ORDER BY e.id",
@@ -122,7 +85,7 @@ fn endpoints(connection: &Connection, directory: &Directory, keyring: &Keyring) 
         let endpoint_id = EndpointId(id(row.get(0)?));
         let (settings, secrets) =
             stored::endpoint_of(&row.get::<_, String>(2)?, row.get(3)?, keyring, &endpoint_id.to_string())?;
-        let mut endpoint = Endpoint {
+        let endpoint = Endpoint {
             id: endpoint_id,
             tenant: parsed(1, row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?)?,
             settings,
@@ -132,20 +95,12 @@ fn endpoints(connection: &Connection, directory: &Directory, keyring: &Keyring) 
             created_at: at(row, 6)?,
             changed_at: at(row, 7)?,
         };
-        let entry = match directory.resolve_endpoint(endpoint.clone()) {
-            Err(RecordsError::Policy(problem)) => {
-                tracing::warn!(endpoint = %endpoint.id, problem, "ignoring the endpoint's policy: it is invalid together with the tenant's policy");
-                endpoint.settings.policy = None;
-                directory.resolve_endpoint(endpoint)
-            }
-            resolved => resolved,
-        }?;
-        directory.put_endpoint(entry);
+        directory.load_endpoint(endpoint).map_err(LoadError::from)?;
     }
     Ok(())
 }
 
-fn api_keys(connection: &Connection, directory: &Directory) -> Result<(), LoadError> {
+fn api_keys(connection: &Connection, directory: &Directory) -> Result<(), JobError<LoadError>> {
     let mut statement = connection.prepare(
         "SELECT k.id, k.hash, k.name, k.scopes, t.id, k.created_at, k.expires_at, k.revoked_at
          FROM api_keys k LEFT JOIN tenants t ON t.row = k.tenant",

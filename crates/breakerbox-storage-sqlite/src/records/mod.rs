@@ -4,7 +4,6 @@
 //! | part | task |
 //! | --- | --- |
 //! | `load` | loads the directory at startup |
-//! | `stored` | the stored form of tenants and endpoints |
 //! | `reseal` | reseals everything with the newest master key |
 //! | `tenants`, `endpoints`, `api_keys` | operations on tenants, endpoints and API keys |
 //! | `deliveries`, `scan` | listings of events, deliveries and attempts |
@@ -16,12 +15,9 @@
 //! | `history` | the history of circuits |
 //! | `notifications` | notifications and their results |
 //! | `permits` | the decision API's settled permits |
-//! | `routes` | the writer's view of the directory |
-//! | `cursors` | pagination cursors |
 
 mod api_keys;
 mod cancel_and_resend;
-mod cursors;
 mod deliveries;
 mod endpoints;
 mod events;
@@ -34,10 +30,7 @@ mod reminders;
 mod requests;
 mod reseal;
 mod resends;
-mod routes;
 mod scan;
-mod stored;
-mod stored_target;
 mod tenants;
 
 use std::sync::Arc;
@@ -45,9 +38,9 @@ use std::sync::atomic::AtomicI64;
 
 use breakerbox_model::objects::Revision;
 use breakerbox_storage::secrets::Keyring;
+use breakerbox_storage::stored::LoadError;
 use breakerbox_storage::{Defaults, Directory, QueueError, RecordsError};
 
-pub use self::load::LoadError;
 pub use self::reseal::Resealed;
 use super::Database;
 use super::columns::is_unreadable;

@@ -13,31 +13,16 @@ use breakerbox_storage::records::{
 use breakerbox_storage::{QueueError, RecordsError};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::cursors::position;
 use super::{SqliteRecords, listed, readable};
-use crate::columns::{id, micros, number, parsed, time, whole};
+use crate::columns::{id, micros, number, parsed, send_state, send_state_number, time, whole};
 use crate::error::JobError;
 use crate::outages;
+use breakerbox_storage::records::cursors::position;
 
 /// The maximum number of notifications that are read for one page.
 const LOOKS: usize = 5_000;
 
 const COLUMNS: &str = "n.id, n.subject, n.epoch, t.id, n.at, n.news FROM notifications n LEFT JOIN tenants t ON t.row = n.tenant";
-
-/// Encodes a state for the column `state`.
-const fn state_number(state: SendState) -> i64 {
-    match state {
-        SendState::Waiting => 0,
-        SendState::Sent => 1,
-        SendState::GivenUp => 2,
-        SendState::Dropped => 3,
-    }
-}
-
-fn state(number: i64) -> SendState {
-    let known = SendState::ALL.into_iter().find(|state| state_number(*state) == number);
-    known.unwrap_or(SendState::Dropped)
-}
 
 fn notification(row: &Row<'_>) -> rusqlite::Result<(NotificationId, Notification)> {
     let news: News = serde_json::from_str(row.get_ref(5)?.as_str()?).map_err(|error| {
@@ -63,7 +48,7 @@ fn sends(connection: &Connection, notification: NotificationId) -> rusqlite::Res
         "SELECT target, state, tries, due_at, settled_at, answer, message FROM notification_sends WHERE notification = ?1",
     )?;
     let rows = statement.query_map([notification.number()], |row| {
-        let state = state(row.get(1)?);
+        let state = send_state(row.get(1)?);
         let due_at = time(row.get(3)?);
         Ok(PastSend {
             target: row.get(0)?,
@@ -252,7 +237,7 @@ impl Notifications for SqliteRecords {
                     let written = update.execute(params![
                         notification.number(),
                         &*result.target,
-                        state_number(*state),
+                        send_state_number(*state),
                         result.tried,
                         micros(*due_at),
                         micros(transaction.wall()),

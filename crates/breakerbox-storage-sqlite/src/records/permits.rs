@@ -9,9 +9,7 @@ use rusqlite::{OptionalExtension, params};
 
 use super::SqliteRecords;
 use crate::WriteTransaction;
-use crate::columns::{micros, number};
-
-const OUTCOMES: [OutcomeKind; 3] = [OutcomeKind::Success, OutcomeKind::Failure, OutcomeKind::Ignored];
+use crate::columns::{micros, number, outcome_number, permit_settled, settled_number};
 
 #[async_trait]
 impl SettledPermits for SqliteRecords {
@@ -31,8 +29,8 @@ impl SettledPermits for SqliteRecords {
                 let mut insert = transaction.connection().prepare_cached(
                     "INSERT INTO settled_permits (expires_at, id, settled, outcome) VALUES (?1, ?2, ?3, ?4)",
                 )?;
-                let settled = position(&SettledAs::ALL, SettledAs::Counted);
-                let outcome = position(&OUTCOMES, outcome);
+                let settled = settled_number(SettledAs::Counted);
+                let outcome = outcome_number(outcome);
                 insert.execute(params![micros(permit.expires_at), permit.id.0, settled, outcome])?;
                 Ok(PermitClaim::Yours)
             })
@@ -45,7 +43,7 @@ impl SettledPermits for SqliteRecords {
                 let mut update = transaction.connection().prepare_cached(
                     "UPDATE settled_permits SET settled = ?3 WHERE expires_at = ?1 AND id = ?2",
                 )?;
-                let settled = position(&SettledAs::ALL, settled);
+                let settled = settled_number(settled);
                 update.execute(params![micros(permit.expires_at), permit.id.0, settled])?;
                 Ok(())
             })
@@ -85,17 +83,7 @@ fn find(transaction: &WriteTransaction<'_>, permit: PermitTerm) -> rusqlite::Res
         .connection()
         .prepare_cached("SELECT settled, outcome FROM settled_permits WHERE expires_at = ?1 AND id = ?2")?;
     let found = select.query_row(params![micros(permit.expires_at), permit.id.0], |row| {
-        let (settled, outcome): (u8, u8) = (row.get(0)?, row.get(1)?);
-        Ok(PermitSettled {
-            outcome: OUTCOMES.get(usize::from(outcome)).copied().unwrap_or(OutcomeKind::Ignored),
-            settled: SettledAs::ALL.get(usize::from(settled)).copied().unwrap_or(SettledAs::Unconfirmed),
-        })
+        Ok(permit_settled(row.get(0)?, row.get(1)?))
     });
     found.optional()
-}
-
-/// Returns the number that the database stores for the value `word`: its index in `words`, or 0 if it is
-/// missing there.
-fn position<T: PartialEq>(words: &[T], word: T) -> i64 {
-    number(words.iter().position(|other| *other == word).unwrap_or_default() as u64)
 }

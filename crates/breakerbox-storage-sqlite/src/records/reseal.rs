@@ -5,8 +5,10 @@ use breakerbox_model::objects::EndpointId;
 use breakerbox_storage::secrets::{Owner, Sealed};
 use rusqlite::params;
 
-use super::stored::{ENDPOINT, TENANT};
-use super::{LoadError, SqliteRecords};
+use breakerbox_storage::stored::LoadError;
+use breakerbox_storage::stored::settings::{ENDPOINT, TENANT};
+
+use super::SqliteRecords;
 use crate::columns::id;
 use crate::error::JobError;
 

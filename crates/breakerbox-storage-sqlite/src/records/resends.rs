@@ -8,21 +8,21 @@ use std::time::Duration;
 use async_trait::async_trait;
 use breakerbox_core::Timestamp;
 use breakerbox_model::objects::{
-    ApiKeyId, DeliveryFilter, DeliveryId, Id, JobId, LaneId, Priority, Resend, ResendProgress, ResendState,
-    StateName, TenantId, TenantNumber,
+    ApiKeyId, DeliveryId, Id, JobId, LaneId, Priority, Resend, ResendProgress, ResendState, StateName,
+    TenantId, TenantNumber,
 };
 use breakerbox_storage::records::{NewResend, Page, PageOf, Resends};
+use breakerbox_storage::stored::resend::StoredFilter;
 use breakerbox_storage::{BatchResult, QueueError, RecordsError, WaitingLane};
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use serde::{Deserialize, Serialize};
 
 use super::cancel_and_resend::{Resent, resend};
-use super::cursors::{page, position};
 use super::scan::{Found, Order, Scan};
 use super::{SqliteRecords, listed, readable};
 use crate::WriteTransaction;
-use crate::columns::{id, micros, number, time, whole};
+use crate::columns::{id, micros, number, time, unreadable, whole};
 use crate::error::JobError;
+use breakerbox_storage::records::cursors::{page, position};
 
 const JOB: &str = "job";
 const KIND: &str = "resend";
@@ -38,52 +38,8 @@ const MAX_JOBS_TRIED: usize = 8;
 
 const COLUMNS: &str = "id, wanted, by, position, done, skipped, created_at, finished_at, cancelled, tenant";
 
-/// The stored form of a filter.
-#[derive(Serialize, Deserialize)]
-struct StoredFilter {
-    tenant: Option<String>,
-    endpoint: Option<String>,
-    event: Option<String>,
-    kind: Option<String>,
-    state: String,
-    from_us: Option<u64>,
-    until_us: u64,
-}
-
-impl StoredFilter {
-    fn of(filter: &DeliveryFilter, state: StateName, until: Timestamp) -> Self {
-        Self {
-            tenant: filter.tenant.as_ref().map(ToString::to_string),
-            endpoint: filter.endpoint.as_ref().map(ToString::to_string),
-            event: filter.event.as_ref().map(ToString::to_string),
-            kind: filter.kind.as_ref().map(ToString::to_string),
-            state: state.name().to_owned(),
-            from_us: filter.from.map(Timestamp::as_micros),
-            until_us: until.as_micros(),
-        }
-    }
-
-    /// Returns the filter, or `None` if a newer version wrote one that this version can't read.
-    fn filter(&self) -> Option<DeliveryFilter> {
-        fn read<T: std::str::FromStr>(text: Option<&String>) -> Option<Option<T>> {
-            text.map(|text| text.parse().ok()).map_or(Some(None), |read| read.map(Some))
-        }
-        Some(DeliveryFilter {
-            tenant: read(self.tenant.as_ref())?,
-            endpoint: read(self.endpoint.as_ref())?,
-            event: read(self.event.as_ref())?,
-            kind: read(self.kind.as_ref())?,
-            state: Some(self.state.parse().ok()?),
-            from: self.from_us.map(Timestamp::from_micros),
-            until: Some(Timestamp::from_micros(self.until_us)),
-        })
-    }
-}
-
 fn job(row: &Row<'_>) -> rusqlite::Result<Resend> {
-    let unreadable =
-        || rusqlite::Error::InvalidColumnType(1, "wanted".to_owned(), rusqlite::types::Type::Text);
-    let wanted: StoredFilter = serde_json::from_str(row.get_ref(1)?.as_str()?).map_err(|_| unreadable())?;
+    let filter = StoredFilter::read(row.get_ref(1)?.as_str()?).map_err(unreadable(1))?;
     let finished_at = row.get::<_, Option<i64>>(7)?.map(time);
     let state = match (finished_at, row.get(8)?) {
         (_, true) => ResendState::Cancelled,
@@ -92,7 +48,7 @@ fn job(row: &Row<'_>) -> rusqlite::Result<Resend> {
     };
     Ok(Resend {
         id: JobId(id(row.get(0)?)),
-        filter: wanted.filter().ok_or_else(unreadable)?,
+        filter,
         owner: row.get::<_, Option<i64>>(9)?.map(TenantNumber),
         by: row.get::<_, Option<i64>>(2)?.map(|by| ApiKeyId(id(by))),
         state,
@@ -243,8 +199,7 @@ impl SqliteRecords {
         // Include deliveries that were created while the clock was ahead.
         let newest = now.max(transaction.newest_id_time());
         let until = filter.until.map_or(newest, |until| until.min(newest));
-        let wanted = StoredFilter::of(filter, filter.state.unwrap_or(StateName::Failed), until);
-        let wanted = serde_json::to_string(&wanted).expect("texts and numbers have a JSON");
+        let wanted = StoredFilter::of(filter, filter.state.unwrap_or(StateName::Failed), until).write();
         let before = Timestamp::from_micros(now.as_micros().saturating_sub(REMEMBERED.as_secs() * 1_000_000));
         transaction
             .connection()

@@ -11,13 +11,13 @@ use breakerbox_storage::records::{Cursor, Edit, NewTenant, Page, PageOf, TenantB
 use breakerbox_storage::{RecordsError, TenantEntry};
 use rusqlite::params;
 
-use super::cursors::{CursorPosition, page, position};
-use super::stored::{self, TENANT};
 use super::{SqliteRecords, unchanged};
 use crate::WriteTransaction;
 use crate::columns::micros;
 use crate::error::JobError;
 use crate::reminders::totals;
+use breakerbox_storage::records::cursors::{CursorPosition, page, position};
+use breakerbox_storage::stored::settings::{self as stored, TENANT};
 
 /// The maximum number of tenants that are read for one page, to find those with a backlog.
 const LOOKS: usize = 10_000;

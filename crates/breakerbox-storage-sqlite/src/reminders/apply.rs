@@ -21,9 +21,9 @@ use crate::insert::NewRun;
 use crate::job::Command;
 use crate::lanes;
 use crate::last_attempts;
-use crate::routes::{Routes, TenantRoutes};
 use crate::submit::room_for;
 use crate::transaction::WriteTransaction;
+use breakerbox_storage::{Routes, TenantRoutes};
 
 /// The event type of reminder runs.
 const KIND: &str = "reminder";
@@ -72,7 +72,7 @@ impl<'f> Firing<'f> {
         routes: &dyn TenantRoutes,
         run: NewRun,
     ) -> Result<Self, Box<dyn std::error::Error>> {
-        let settings = StoredReminder::read(SETTINGS, &content.settings)?.settings(SETTINGS, None)?;
+        let settings = StoredReminder::read(&content.settings)?.settings(None)?;
         let owner = CircuitOwner::of_reminders(tenant.clone());
         let key = owner.circuit_of(settings.url.as_str(), routes.reminders_by())?;
         let payload = content.payload.ok_or("its payload is missing")?;

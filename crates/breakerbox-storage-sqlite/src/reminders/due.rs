@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::stored::{ACTIVE, StoredReminder, TO_RESUME, TO_RUN_NOW};
 use super::unreadable::Unreadable;
-use crate::columns::{id, is_unreadable, micros, number, parsed, state, time};
+use crate::columns::{id, is_unreadable, micros, number, parsed, state, time, unreadable};
 
 pub(crate) const NEXT: &str = "SELECT look_at FROM reminders INDEXED BY reminders_to_look_at
     WHERE look_at IS NOT NULL ORDER BY look_at LIMIT 1";
@@ -50,7 +50,7 @@ pub(crate) fn until(connection: &Connection, until: Timestamp, limit: usize) -> 
 }
 
 fn due_reminder(row: &Row<'_>) -> rusqlite::Result<DueReminder> {
-    let stored = StoredReminder::read(4, row.get_ref(4)?.as_str()?)?;
+    let stored = StoredReminder::read(row.get_ref(4)?.as_str()?).map_err(unreadable(4))?;
     Ok(DueReminder {
         id: ReminderId(id(row.get(0)?)),
         tenant: parsed(1, row.get_ref(1)?.as_str()?)?,

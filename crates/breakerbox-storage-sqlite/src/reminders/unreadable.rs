@@ -18,8 +18,8 @@ use super::totals;
 use crate::columns::{id, micros, whole};
 use crate::error::JobError;
 use crate::job::Command;
-use crate::routes::Routes;
 use crate::transaction::WriteTransaction;
+use breakerbox_storage::Routes;
 
 /// A reminder whose row can't be read.
 #[derive(Debug)]

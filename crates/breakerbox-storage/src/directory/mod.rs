@@ -29,6 +29,7 @@ mod circuits;
 mod defaults;
 mod entries;
 mod last_attempts;
+mod load;
 mod policy;
 mod tenant_endpoints;
 
@@ -92,7 +93,8 @@ pub enum Changed<'c> {
     CircuitPolicy(&'c Arc<str>, Option<&'c Arc<Policy>>),
     /// New deliveries wait in this lane.
     Woken(&'c WaitingLane),
-    /// A reminder must be checked by the scheduler.
+    /// A reminder must be checked by the scheduler. A backend that several processes share also reports this now and
+    /// then, because another process may have changed a reminder.
     Reminders,
 }
 

@@ -15,6 +15,7 @@
 //! | [`SettledPermits`] | the decision API's settled permits; not part of `Records`, since the API does not list them |
 //! | [`Records`] | all of the above except the settled permits |
 //! | [`Page`], [`PageOf`], [`Cursor`] | pagination |
+//! | [`cursors`] | the text of cursors, for backends |
 //!
 //! **Durability.** The same as for the queue: when a method returns `Ok`, its effect survives a power cut.
 //!
@@ -29,6 +30,7 @@
 //! Records neither decide what happens to a delivery nor check permissions; the API does.
 
 mod api_keys;
+pub mod cursors;
 mod deliveries;
 mod edit;
 mod endpoints;

@@ -6,11 +6,11 @@ use breakerbox_storage::records::{Cursor, Page, ReminderFilter};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 
-use super::super::cursors::{CursorPosition, page};
 use super::super::{deliveries, listed};
 use super::REMINDER;
 use crate::columns::{id, number, time};
 use crate::reminders::stored::{COLUMNS, reminder, state_number};
+use breakerbox_storage::records::cursors::{CursorPosition, page};
 
 /// The maximum number of rows that are read for one page.
 const LOOKS: usize = 20_000;

@@ -23,8 +23,6 @@ use rusqlite::{Connection, OptionalExtension, params};
 use self::change::{carry_on, hurry, withdraw, write};
 use self::create::admit;
 use super::SqliteRecords;
-use super::cursors::position;
-use super::stored::TENANT;
 use super::{readable, unchanged};
 use crate::WriteTransaction;
 use crate::columns::micros;
@@ -33,6 +31,8 @@ use crate::reminders::prune::Prune;
 use crate::reminders::stored::{ACTIVE, CANCELLED, NO_REQUEST, PAUSED, TO_RESUME, TO_RUN_NOW, show};
 use crate::reminders::totals;
 use crate::write_queue::Urgency;
+use breakerbox_storage::records::cursors::position;
+use breakerbox_storage::stored::settings::TENANT;
 
 const REMINDER: &str = "reminder";
 

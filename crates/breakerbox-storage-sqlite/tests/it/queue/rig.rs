@@ -14,10 +14,8 @@ use breakerbox_model::objects::{
     Backlog, DeliveryId, DeliveryState, EndpointId, EventType, FailReason, Filter, LaneId, TenantId,
 };
 use breakerbox_storage::conformance::queue::rig::{Rig, StoredDelivery, TestReservations, tenant};
-use breakerbox_storage::{BatchResult, Queue, QueueError};
-use breakerbox_storage_sqlite::{
-    Database, EndpointRoute, FreeSpace, JobError, Options, Routes, SqliteQueue, TenantRoutes,
-};
+use breakerbox_storage::{BatchResult, EndpointRoute, Queue, QueueError, Routes, TenantRoutes};
+use breakerbox_storage_sqlite::{Database, FreeSpace, JobError, Options, SqliteQueue};
 use tempfile::TempDir;
 
 pub(crate) struct SqliteRig {

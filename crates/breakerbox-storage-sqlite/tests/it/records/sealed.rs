@@ -9,7 +9,8 @@ use breakerbox_storage::Defaults;
 use breakerbox_storage::conformance::records::world::{endpoint_settings, tenant_settings};
 use breakerbox_storage::records::{Endpoints, NewEndpoint, NewTenant, Tenants};
 use breakerbox_storage::secrets::{KeySource, Keyring, MasterKey, SecretsError};
-use breakerbox_storage_sqlite::{Database, JobError, LoadError, Options, Resealed, SqliteRecords};
+use breakerbox_storage::stored::LoadError;
+use breakerbox_storage_sqlite::{Database, JobError, Options, Resealed, SqliteRecords};
 use tempfile::TempDir;
 
 fn database(folder: &TempDir) -> Database {

@@ -280,6 +280,8 @@ impl Watcher for RecordingWatcher {
             Changed::Endpoint(endpoint) => format!("endpoint {} {}", endpoint.url, endpoint.is_enabled()),
             Changed::EndpointGone(_) => "no endpoint".to_owned(),
             Changed::Woken(lane) => format!("woken {}", lane.count),
+            // A backend may report this at any time.
+            Changed::Reminders => return,
             other => format!("{other:?}"),
         };
         self.0.lock().unwrap().push(text);

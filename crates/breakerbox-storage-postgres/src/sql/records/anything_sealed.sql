@@ -1,0 +1,1 @@
+SELECT EXISTS (SELECT FROM tenants WHERE deleted_at IS NULL)

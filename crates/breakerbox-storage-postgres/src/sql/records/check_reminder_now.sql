@@ -1,0 +1,1 @@
+UPDATE reminders SET look_at = 0 WHERE id = $1

@@ -1,0 +1,1 @@
+DELETE FROM endpoints WHERE id = $1

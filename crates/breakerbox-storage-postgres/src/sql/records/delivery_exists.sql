@@ -1,0 +1,1 @@
+SELECT 1 FROM all_deliveries WHERE id = $1

@@ -1,0 +1,1 @@
+SELECT fan_out::bigint FROM events WHERE id = $1

@@ -1,0 +1,1 @@
+DELETE FROM jobs WHERE id IN (SELECT id FROM jobs WHERE id < $1 AND finished_at IS NOT NULL ORDER BY id LIMIT $2)

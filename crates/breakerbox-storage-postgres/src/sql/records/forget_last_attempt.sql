@@ -1,0 +1,1 @@
+DELETE FROM last_attempts WHERE lane = $1

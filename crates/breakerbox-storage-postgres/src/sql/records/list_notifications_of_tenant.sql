@@ -1,0 +1,3 @@
+-- Notifications older than the id $1, of the tenant $2, the newest first, at most $3.
+SELECT n.id, n.subject, n.epoch, t.id AS tenant, n.at, n.news FROM notifications n LEFT JOIN tenants t ON t.row = n.tenant
+WHERE n.id < $1 AND n.tenant = $2 ORDER BY n.id DESC LIMIT $3

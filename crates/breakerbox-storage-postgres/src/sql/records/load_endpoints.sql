@@ -1,0 +1,3 @@
+-- Endpoints after the id $1, at most $2.
+SELECT e.id, t.id AS tenant, e.settings, e.sealed, e.disabled, e.revision, e.created_at, e.changed_at
+FROM endpoints e JOIN tenants t ON t.row = e.tenant WHERE e.id > $1 ORDER BY e.id LIMIT $2

@@ -1,0 +1,1 @@
+SELECT at FROM outages WHERE subject = $1 AND due_at IS NULL

@@ -1,0 +1,1 @@
+SELECT payload FROM reminder_payloads WHERE reminder = $1

@@ -1,0 +1,1 @@
+SELECT count, bytes FROM reminder_totals WHERE tenant = $1

@@ -1,0 +1,1 @@
+UPDATE payloads SET payload = $2 WHERE event = $1

@@ -1,0 +1,1 @@
+UPDATE reminder_payloads SET payload = $2 WHERE reminder = $1

@@ -1,0 +1,1 @@
+SELECT event, lane, size FROM deliveries WHERE id = $1 AND state = 0
