@@ -70,6 +70,7 @@ impl Database {
     ///
     /// # Errors
     /// Returns a [`ConnectError`] if the URL or a setting is invalid.
+    #[doc(hidden)]
     pub fn without_session_settings(
         url: &str,
         connections: usize,
@@ -118,6 +119,7 @@ impl Database {
     ///
     /// # Errors
     /// Returns the reason why there is no connection.
+    #[doc(hidden)]
     pub async fn lend(&self) -> Result<Loan, StoreError> {
         let status = self.pool.status();
         let would_connect = status.available == 0 && status.size < status.max_size;
@@ -154,6 +156,7 @@ impl Database {
     ///
     /// # Errors
     /// Returns the reason why there is no connection.
+    #[doc(hidden)]
     pub async fn connect(&self) -> Result<(Client, Wire), ConnectError> {
         self.config.connect(self.tls.clone()).await.map_err(|error| ConnectError::of(&error, &self.config))
     }
@@ -162,6 +165,7 @@ impl Database {
     ///
     /// # Errors
     /// Returns the reason why the tables can't be created or migrated.
+    #[doc(hidden)]
     pub async fn set_up(&self, migrations: &Migrations<'_>) -> Result<(), ConnectError> {
         let (client, wire) = self.connect().await?;
         let _driven = Task::spawn(async { drop(wire.await) });
@@ -178,12 +182,14 @@ impl Database {
 
     /// Converts an error from a connection outside the pool.
     #[must_use]
+    #[doc(hidden)]
     pub fn explain(&self, error: &tokio_postgres::Error) -> ConnectError {
         ConnectError::of(error, &self.config)
     }
 
     /// Returns the error for a connection attempt that exceeded this timeout.
     #[must_use]
+    #[doc(hidden)]
     pub fn too_slow(&self, limit: Duration) -> ConnectError {
         ConnectError::TimedOut { address: address(&self.config), limit }
     }
