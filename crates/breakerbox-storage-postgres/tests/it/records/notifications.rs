@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use breakerbox_core::{Cause, Change, Epoch, Mode, Policy, CircuitStatus, TripRule};
+use breakerbox_core::{Cause, Change, CircuitStatus, Epoch, Policy, TripRule};
 use breakerbox_model::notifications::{
     CircuitContext, Kind, Kinds, MOST_WAITING, News, Notification, NotificationTarget, OutageStep, Way,
     notifications,
@@ -30,20 +30,14 @@ async fn world() -> World {
 
 fn observed(world: &World, epoch: u64, to: CircuitStatus, cause: Cause) -> ObservedChange {
     let key = "acme https://a.example/in";
-    let change = Change {
-        from: CircuitStatus::Closed,
-        to,
-        at: world.now(),
-        epoch: Epoch(epoch),
-        cause,
-        retry_at: None,
-        trips: 1,
-        last_success: None,
-        failing_since: None,
-        evidence: None,
-        mode: Mode::Automatic,
+    let mut change = Change::new(CircuitStatus::Closed, to, world.now(), Epoch(epoch), cause);
+    change.trips = 1;
+    let known = CircuitContext {
+        policy: &Policy::default(),
+        endpoints: &[],
+        last: None,
+        is_unreported_outage: false,
     };
-    let known = CircuitContext { policy: &Policy::default(), endpoints: &[], is_unreported_outage: false };
     let outage = OutageStep::of(key, &change, &known, MINUTE);
     let notifications = notifications(key, &change, &known);
     ObservedChange { change: PastChange { key: key.into(), change }, notifications, outage }
