@@ -72,6 +72,7 @@ mod recreate;
 mod sampler;
 mod statements;
 mod store;
+mod tables;
 mod task;
 mod tls;
 mod url;

@@ -17,9 +17,9 @@ use crate::backoff::Backoff;
 use crate::database::{Database, Wire};
 use crate::error::ConnectError;
 use crate::message;
-use crate::migrations::set_up;
 use crate::operations::Operations;
 use crate::statements::channel;
+use crate::tables::set_up;
 
 /// The timeout for opening a listening connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

@@ -7,16 +7,6 @@
 
 use tokio_postgres::{Client, Error};
 
-use crate::database::Database;
-use crate::error::ConnectError;
-use crate::statements::{self, TABLES};
-
-/// Creates or migrates the tables for circuits.
-pub(crate) async fn set_up(database: &Database, schema: &str) -> Result<(), ConnectError> {
-    let texts = statements::migrations(schema);
-    database.set_up(&Migrations { schema, tables: &TABLES, texts: &texts }).await
-}
-
 /// The migrations of the tables in one schema.
 #[derive(Clone, Debug)]
 pub struct Migrations<'m> {

@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 use crate::backoff::Backoff;
 use crate::database::Database;
 use crate::error::{is_table_missing, unavailable, whole};
-use crate::migrations::set_up;
+use crate::tables::set_up;
 
 /// The timeout for creating the tables.
 const CREATE_TIMEOUT: Duration = Duration::from_secs(5);

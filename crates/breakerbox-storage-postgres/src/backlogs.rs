@@ -7,8 +7,8 @@ use breakerbox_model::objects::Backlog;
 use breakerbox_storage::QueueError;
 use breakerbox_storage::stored::codes::{number, whole};
 
+use super::database::Transaction;
 use super::error::get;
-use super::transaction::Transaction;
 
 /// The lane that stands for the whole tenant.
 const TOTAL: i64 = 0;

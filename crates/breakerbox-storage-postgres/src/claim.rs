@@ -19,13 +19,13 @@ use tokio_postgres::Row;
 
 use super::abandoned::AbandonedResults;
 use super::batcher::{Caller, Handed, Job};
+use super::database::Transaction;
 use super::database::{Database, transaction_ended};
 use super::error::{get, is_transient};
 use super::lanes;
 use super::maintenance;
 use super::rows::{code, small, unsigned};
 use super::settle::{EndRows, Ending, Stop, stop_waiting};
-use super::transaction::Transaction;
 
 /// The maximum number of times that a claim is repeated because deliveries that it found had expired.
 const ROUNDS: u32 = 4;

@@ -18,10 +18,10 @@ use tokio_postgres::Row;
 use super::audience::{self, ENTRY};
 use super::backlogs::BacklogChanges;
 use super::database::Database;
+use super::database::Transaction;
 use super::error::get;
 use super::lanes::OneWaiting;
 use super::rows::{DeliveryRow, DeliveryRows, code, small, unsigned};
-use super::transaction::Transaction;
 
 /// Writes the pieces of fan-outs.
 pub(crate) struct FanOuts {

@@ -14,9 +14,9 @@ use bytes::Bytes;
 
 use super::abandoned::AbandonedResults;
 use super::backlogs::BacklogChanges;
+use super::database::Transaction;
 use super::lanes::OneWaiting;
 use super::rows::{DeliveryRow, DeliveryRows, EventRow, EventRows, NewRun, code};
-use super::transaction::Transaction;
 
 /// A new event, with the data that all its deliveries share.
 pub(crate) struct FreshEvent<'e> {

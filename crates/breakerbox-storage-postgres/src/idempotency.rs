@@ -12,8 +12,8 @@ use breakerbox_model::objects::{EventId, Id};
 use breakerbox_storage::stored::codes::id;
 use breakerbox_storage::{QueueError, SubmitError, Submitted, SubmittedEvent};
 
+use super::database::Transaction;
 use super::error::get;
-use super::transaction::Transaction;
 
 /// How long an idempotency key is kept.
 pub(crate) const REMEMBERED: Duration = Duration::from_secs(24 * 3_600);

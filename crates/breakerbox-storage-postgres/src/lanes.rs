@@ -11,8 +11,8 @@ use breakerbox_storage::{ProbeSupply, QueueError, WaitingLane};
 use tokio_postgres::Row;
 
 use super::database::Database;
+use super::database::Transaction;
 use super::error::{get, overtaken};
-use super::transaction::Transaction;
 
 /// The minimum interval between two updates of a lane's time of last use.
 const USED_EVERY: Duration = Duration::from_secs(1_800);

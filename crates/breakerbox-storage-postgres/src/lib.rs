@@ -7,20 +7,21 @@
 //! | [`Transaction`] | a transaction: the connection, the times, new ids |
 //! | [`PostgresQueue`] | the durable queue: `submit`, `claim`, `settle`, `maintenance`, `fan_out`, `prune`, a module each |
 //! | `batcher` | a writer: gathers the jobs that are waiting, and commits them together |
+//! | `database` | connections and transactions; notes that this process is there |
 //! | `fresh`, `rows` | the rows of new events and deliveries, and their direct dispatch |
 //! | `backlogs` | counters of unfinished deliveries |
 //! | `lanes` | lanes with waiting deliveries, lanes of dynamic URLs |
 //! | `idempotency` | idempotency keys of the last 24 hours |
 //! | [`PostgresRecords`] | everything except the queue: what the API shows and changes |
 //! | `reminders`, `reminder_store` | due reminders, decisions about them |
-//! | `notifications`, `outages` | what people are told, written with its cause |
-//! | `listen`, `wakeups` | what processes tell each other: lanes in which something waits, changes of tenants and endpoints |
-//! | `presence` | notes that this process is there |
+//! | `notifications`, `outages` | notifications and outages, written with their cause |
+//! | `listen`, `wakeups` | messages between processes: lanes in which something waits, changes of tenants and endpoints |
 //! | `tombstones` | forgets deleted tenants that nothing refers to |
 //! | `abandoned` | results whose caller is gone |
 //! | `migrations` | migrates the schema to the newest version |
 //! | `ids` | generates ids that sort by time and that no other process generates |
 //! | `server_clock` | the database's clock, as this process reads it |
+//! | `columns` | the columns of rows that were read |
 //! | `values` | the parameters of statements, with their types |
 //! | `error` | converts errors of the client library |
 //!
@@ -36,6 +37,7 @@ mod audience;
 mod backlogs;
 mod batcher;
 mod claim;
+mod columns;
 mod database;
 mod error;
 mod fan_out;
@@ -50,7 +52,6 @@ mod notifications;
 mod outages;
 #[cfg(test)]
 mod plans;
-mod presence;
 mod prune;
 mod queue;
 mod records;
@@ -61,14 +62,12 @@ mod server_clock;
 mod settle;
 mod submit;
 mod tombstones;
-mod transaction;
 mod values;
 mod wakeups;
 
-pub use database::{Database, FreeSpace, OpenError, Options};
+pub use database::{Database, FreeSpace, OpenError, Options, Transaction};
 pub use error::{DatabaseError, sql_state};
 pub use listen::Heard;
 pub use queue::PostgresQueue;
 pub use records::{POLL_EVERY, PostgresRecords, Resealed};
-pub use transaction::Transaction;
 pub use values::Value;

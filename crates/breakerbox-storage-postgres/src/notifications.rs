@@ -11,9 +11,8 @@ use breakerbox_model::objects::Moment;
 use breakerbox_storage::stored::codes::{micros, number, time};
 use breakerbox_storage::{Audience, QueueError, Routes};
 
+use super::database::Transaction;
 use super::error::get;
-use super::outages::notified_outage;
-use super::transaction::Transaction;
 
 /// Waits until no other transaction inserts notifications. The lock ends with the transaction.
 pub(crate) async fn lock(transaction: &Transaction) -> Result<(), QueueError> {
@@ -94,4 +93,11 @@ async fn latest_of_store(
 /// Returns the stored form of what a notification says.
 pub(crate) fn json(news: &News) -> Result<String, QueueError> {
     serde_json::to_string(news).map_err(|error| QueueError::Database(Arc::new(error)))
+}
+
+/// Returns the start of a circuit's outage, if people were notified of it.
+async fn notified_outage(transaction: &Transaction, key: &str) -> Result<Option<Moment>, QueueError> {
+    let sql = include_str!("sql/records/notified_outage.sql");
+    let found = transaction.query_opt(sql, &[&key]).await?;
+    found.map(|row| Ok(Moment(time(get(&row, 0)?)))).transpose()
 }

@@ -5,16 +5,15 @@ use std::sync::Arc;
 
 use breakerbox_core::{Epoch, Timestamp};
 use breakerbox_model::notifications::{BeganOutage, Notification, OutageStep};
-use breakerbox_model::objects::{CircuitOwner, Moment, ShownKey};
+use breakerbox_model::objects::{CircuitOwner, ShownKey};
 use breakerbox_storage::stored::Unreadable;
-use breakerbox_storage::stored::codes::{micros, number, time, whole};
+use breakerbox_storage::stored::codes::{micros, number, whole};
 use breakerbox_storage::{QueueError, Routes};
 use tokio_postgres::Row;
 
-use super::error::get;
+use super::columns::{at, column};
+use super::database::Transaction;
 use super::notifications::{json, lock, notify};
-use super::records::rows::{at, column};
-use super::transaction::Transaction;
 
 /// Applies the effect of a circuit's change, with this epoch and time, to its outage.
 pub(crate) async fn step_outage(
@@ -76,16 +75,6 @@ async fn begin(
         notify(transaction, trip, routes).await?;
     }
     Ok(())
-}
-
-/// Returns the start of a circuit's outage, if people were notified of it.
-pub(crate) async fn notified_outage(
-    transaction: &Transaction,
-    key: &str,
-) -> Result<Option<Moment>, QueueError> {
-    let sql = include_str!("sql/records/notified_outage.sql");
-    let found = transaction.query_opt(sql, &[&key]).await?;
-    found.map(|row| Ok(Moment(time(get(&row, 0)?)))).transpose()
 }
 
 /// Ends the delay of a trip: sends it, or drops it if the outage is over. Returns whether it was sent. It is not

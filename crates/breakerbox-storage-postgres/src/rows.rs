@@ -5,8 +5,8 @@ use breakerbox_model::objects::RunId;
 use breakerbox_storage::QueueError;
 use breakerbox_storage::stored::codes::{micros, number};
 
+use super::database::Transaction;
 use super::error::get;
-use super::transaction::Transaction;
 
 /// Converts a code of [`codes`](breakerbox_storage::stored::codes) to its column's type.
 pub(crate) fn code(number: i64) -> i16 {

@@ -9,10 +9,10 @@ use breakerbox_storage::stored::codes::{self, CANCELLED, DELIVERED, FAILED, WAIT
 use breakerbox_storage::{Lease, QueueError, Settled, Settlement};
 
 use super::batcher::{Caller, Handed, Job};
+use super::database::Transaction;
 use super::database::{Database, transaction_ended};
 use super::error::{get, is_of_values, is_transient};
 use super::rows::code;
-use super::transaction::Transaction;
 
 /// The number that is added to the slot of counters that settlements use, so that they never wait for accepts.
 const SLOT_OF_SETTLEMENTS: i16 = 8;

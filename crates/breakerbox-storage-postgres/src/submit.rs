@@ -23,6 +23,7 @@ use super::abandoned::AbandonedResults;
 use super::audience;
 use super::backlogs;
 use super::batcher::{Caller, Handed, Job};
+use super::database::Transaction;
 use super::database::{Database, transaction_ended};
 use super::error::{get, is_of_values, is_transient, sql_state};
 use super::fresh::{Dispatched, FreshDelivery, FreshEvent, FreshRows, Reserved, on_caller_gone};
@@ -30,7 +31,6 @@ use super::idempotency::KeyRows;
 use super::ids::{self, MAX_LARGE_RANGE, MAX_RANGE};
 use super::lanes::DynamicLanes;
 use super::rows::small;
-use super::transaction::Transaction;
 
 /// The maximum number of deliveries of one tenant that a transaction writes when it accepts their events.
 const WRITTEN_AT_SUBMIT: u32 = 1_000;

@@ -10,8 +10,8 @@ use breakerbox_model::objects::Id;
 use breakerbox_storage::QueueError;
 use breakerbox_storage::stored::codes::time;
 
+use super::database::Transaction;
 use super::error::get;
-use super::transaction::Transaction;
 
 /// How long after a deletion an event of the tenant may still have been accepted: by a process that had not heard of it yet, or
 /// with an id that is ahead of the clock.

@@ -17,13 +17,13 @@ use tokio_postgres::Row;
 
 use super::PostgresRecords;
 use super::deliveries::{DELIVERY, show};
-use super::rows::{column, maybe_at, parsed_column, small, unreadable};
 use super::work::Work;
 use crate::backlogs::{BacklogChanges, totals};
+use crate::columns::{column, maybe_at, parsed_column, small, unreadable};
+use crate::database::Transaction;
 use crate::error::get;
 use crate::lanes::DynamicLanes;
 use crate::rows::code;
-use crate::transaction::Transaction;
 
 /// The columns of a delivery that are needed to resend it.
 struct Moved {

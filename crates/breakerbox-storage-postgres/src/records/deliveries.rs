@@ -18,12 +18,12 @@ use bytes::Bytes;
 use tokio_postgres::Row;
 
 use super::PostgresRecords;
-use super::rows::{
+use super::scan::{Order, Scan};
+use crate::columns::{
     at, column, fault_of, last_attempt, listed, maybe_at, parsed_column, readable, small, unreadable,
 };
-use super::scan::{Order, Scan};
+use crate::database::Transaction;
 use crate::error::get;
-use crate::transaction::Transaction;
 
 pub(super) const DELIVERY: &str = "delivery";
 

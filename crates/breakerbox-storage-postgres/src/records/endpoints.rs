@@ -18,9 +18,9 @@ use breakerbox_storage::{BatchResult, EndpointEntry, QueueError, RecordsError};
 
 use super::work::Work;
 use super::{PostgresRecords, unchanged};
+use crate::database::Transaction;
 use crate::error::get;
 use crate::notifications::notify;
-use crate::transaction::Transaction;
 
 /// The maximum number of a tenant's fan-outs that are searched for deliveries to a deleted endpoint.
 const SEARCHED: i64 = 10_000;

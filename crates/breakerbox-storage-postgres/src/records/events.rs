@@ -9,8 +9,8 @@ use breakerbox_storage::stored::codes::{content_type_of, id, number, priority, w
 use tokio_postgres::Row;
 
 use super::PostgresRecords;
-use super::rows::{column, listed, parsed_column, small};
 use super::scan::first_at_or_after;
+use crate::columns::{column, listed, parsed_column, small};
 use crate::error::get;
 
 /// The maximum number of rows that are read for one page, so that a page takes at most a few milliseconds.

@@ -13,7 +13,7 @@ use breakerbox_storage::{Directory, QueueError, RecordsError};
 use tokio_postgres::Row;
 
 use super::PostgresRecords;
-use super::rows::{at, column, listed, unreadable};
+use crate::columns::{at, column, listed, unreadable};
 use crate::notifications::{lock, notify};
 use crate::outages::step_outage;
 

@@ -12,7 +12,7 @@ use breakerbox_storage::stored::codes::{id, number, time, whole};
 use tokio_postgres::Row;
 
 use super::PostgresRecords;
-use super::rows::{column, listed, parsed_column, small};
+use crate::columns::{column, listed, parsed_column, small};
 use crate::error::get;
 
 /// The maximum number of lanes that are read for one page.

@@ -16,9 +16,9 @@ use breakerbox_storage::stored::{LoadError, Unreadable};
 use breakerbox_storage::{Directory, QueueError};
 use tokio_postgres::Row;
 
-use super::rows::{at, column, last_attempt, listed, maybe_at, parsed_column};
+use crate::columns::{at, column, last_attempt, listed, maybe_at, parsed_column};
+use crate::database::Transaction;
 use crate::error::get;
-use crate::transaction::Transaction;
 
 /// The number of rows that are read at once.
 const PIECE: usize = 5_000;

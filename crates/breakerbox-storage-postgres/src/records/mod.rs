@@ -38,7 +38,6 @@ mod reminders;
 mod requests;
 mod reseal;
 mod resends;
-pub(crate) mod rows;
 mod scan;
 mod tenants;
 mod work;

@@ -19,11 +19,11 @@ use breakerbox_storage::{QueueError, RecordsError};
 use tokio_postgres::Row;
 
 use super::PostgresRecords;
-use super::rows::{at, column, listed, maybe_at, parsed_column, readable, small, unreadable};
+use crate::columns::{at, column, listed, maybe_at, parsed_column, readable, small, unreadable};
+use crate::database::Transaction;
 use crate::error::get;
 use crate::notifications::{lock, notify};
 use crate::outages::{give_up_trips, settle_trip, trip};
-use crate::transaction::Transaction;
 
 /// The maximum number of notifications that are read for one page.
 const LOOKS: usize = 5_000;

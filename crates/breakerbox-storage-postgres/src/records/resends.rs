@@ -21,11 +21,11 @@ use tokio_postgres::Row;
 
 use super::PostgresRecords;
 use super::cancel_and_resend::{Resent, resend};
-use super::rows::{at, column, listed, maybe_at, readable};
 use super::scan::{Found, Order, Scan};
 use super::work::Work;
+use crate::columns::{at, column, listed, maybe_at, readable};
+use crate::database::Transaction;
 use crate::error::get;
-use crate::transaction::Transaction;
 
 const JOB: &str = "job";
 

@@ -10,8 +10,8 @@ use breakerbox_model::objects::{DeliveryFilter, EndpointId, Id, StateName};
 use breakerbox_storage::QueueError;
 use breakerbox_storage::stored::codes::number;
 
+use crate::database::Transaction;
 use crate::error::get;
-use crate::transaction::Transaction;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Order {

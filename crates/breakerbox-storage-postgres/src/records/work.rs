@@ -12,9 +12,9 @@ use breakerbox_storage::{Directory, QueueError, WaitingLane};
 use tokio::sync::OwnedMutexGuard;
 
 use super::PostgresRecords;
+use crate::database::Transaction;
 use crate::error::get;
 use crate::listen::{reminders_channel, wake_channel, write_lanes};
-use crate::transaction::Transaction;
 
 /// The maximum number of lanes in one message, which has room for 8000 bytes.
 const LANES_IN_MESSAGE: usize = 200;

@@ -17,12 +17,12 @@ use tokio_postgres::Row;
 use super::remove_from_totals;
 use super::unreadable::{self, Unreadable};
 use crate::database::Database;
+use crate::database::Transaction;
 use crate::error::get;
 use crate::fresh::{Dispatched, FreshDelivery, FreshEvent, FreshRows, Reserved};
 use crate::lanes::DynamicLanes;
 use crate::notifications::notify;
 use crate::rows::{NewRun, code};
-use crate::transaction::Transaction;
 
 /// The event type of reminder runs.
 const KIND: &str = "reminder";

@@ -14,7 +14,7 @@ pub(crate) mod unreadable;
 
 use breakerbox_storage::QueueError;
 
-use super::transaction::Transaction;
+use super::database::Transaction;
 
 /// Removes a reminder from its tenant's counts.
 async fn remove_from_totals(transaction: &Transaction, tenant: i64, size: i64) -> Result<(), QueueError> {

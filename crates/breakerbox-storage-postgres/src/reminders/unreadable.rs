@@ -14,10 +14,10 @@ use breakerbox_storage::{QueueError, Routes};
 
 use super::remove_from_totals;
 use crate::database::Database;
+use crate::database::Transaction;
 use crate::error::get;
 use crate::notifications::notify;
 use crate::rows::code;
-use crate::transaction::Transaction;
 
 /// A reminder whose row can't be read.
 #[derive(Debug)]

@@ -11,10 +11,10 @@ use breakerbox_storage::stored::reminder::state_number;
 use tokio_postgres::Row;
 
 use super::super::deliveries::show_all;
-use super::super::rows::{at, column, listed, maybe_at, small, unreadable};
 use super::{REMINDER, reminder};
+use crate::columns::{at, column, listed, maybe_at, small, unreadable};
+use crate::database::Transaction;
 use crate::error::get;
-use crate::transaction::Transaction;
 
 /// The maximum number of rows that are read for one page.
 const LOOKS: usize = 20_000;

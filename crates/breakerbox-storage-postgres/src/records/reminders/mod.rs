@@ -35,11 +35,11 @@ use tokio_postgres::Row;
 
 use self::change::{carry_on, hurry, withdraw, write};
 use super::cancel_and_resend::cancel;
-use super::rows::{at, column, maybe_at, parsed_column, readable, small};
 use super::work::Work;
 use super::{PostgresRecords, unchanged};
+use crate::columns::{at, column, maybe_at, parsed_column, readable, small};
+use crate::database::Transaction;
 use crate::error::get;
-use crate::transaction::Transaction;
 
 const REMINDER: &str = "reminder";
 

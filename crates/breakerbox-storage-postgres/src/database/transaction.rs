@@ -9,9 +9,9 @@ use breakerbox_storage::QueueError;
 use tokio::runtime::Handle;
 use tokio_postgres::Row;
 
-use super::database::Database;
-use super::error::failed;
-use super::values::{Value, typed};
+use super::Database;
+use crate::error::failed;
+use crate::values::{Value, typed};
 
 /// The time for the server's response to arrive after the server has ended a statement.
 const RESPONSE_WITHIN: Duration = Duration::from_secs(2);

@@ -1,5 +1,8 @@
 //! The database of a fleet of gateways: opens it, migrates its schema, registers this process, and hands out transactions.
 
+mod presence;
+mod transaction;
+
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
@@ -17,10 +20,10 @@ use super::error::{get, not_connected};
 use super::ids::Ids;
 use super::listen::{Heard, Listener};
 use super::migrations;
-use super::presence;
 use super::server_clock::ServerClock;
-use super::transaction::Transaction;
 use super::values::Value;
+
+pub use transaction::Transaction;
 
 /// The number of slots over which counters are spread.
 const SLOTS: i64 = 8;
@@ -179,14 +182,14 @@ impl Database {
         let asked = Instant::now();
         let rows = transaction
             .query(
-                include_str!("sql/register_worker.sql"),
+                include_str!("../sql/register_worker.sql"),
                 &[&self.given_now(), &name, &env!("CARGO_PKG_VERSION")],
             )
             .await?;
         let row = rows.first().ok_or(QueueError::Closed)?;
         self.0.clock.set(get(row, 1)?, asked, Instant::now());
         let number: i64 = get(row, 0)?;
-        transaction.execute(include_str!("sql/void_leases_of_worker.sql"), &[&name, &number]).await?;
+        transaction.execute(include_str!("../sql/void_leases_of_worker.sql"), &[&name, &number]).await?;
         let is_durable = get::<&str>(row, 2)? != "off";
         transaction.commit().await?;
         Ok((number, is_durable))

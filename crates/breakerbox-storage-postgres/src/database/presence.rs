@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use breakerbox_postgres::connections::Task;
 use breakerbox_storage::QueueError;
 
-use super::database::{Database, WeakDatabase};
-use super::error::get;
+use super::{Database, WeakDatabase};
+use crate::error::get;
 
 /// The interval between two notes.
 const EVERY: Duration = Duration::from_secs(5);
@@ -30,7 +30,7 @@ async fn note(database: &Database) -> Result<(), QueueError> {
     let transaction = database.begin().await?;
     let kept = i64::try_from(KEPT.as_micros()).unwrap_or(i64::MAX);
     let asked = Instant::now();
-    let sql = include_str!("sql/see_worker.sql");
+    let sql = include_str!("../sql/see_worker.sql");
     let row = transaction.query_opt(sql, &[&database.worker(), &database.given_now(), &kept]).await?;
     let answered = Instant::now();
     transaction.commit().await?;
