@@ -72,7 +72,7 @@ pub(crate) struct Handed<T> {
 }
 
 impl<T> Handed<T> {
-    /// Creates a result that nobody misses.
+    /// Creates a result that may be dropped.
     pub(crate) fn plain(value: T) -> Self {
         Self { value: Some(value), end: None }
     }

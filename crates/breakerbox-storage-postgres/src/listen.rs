@@ -1,7 +1,7 @@
 //! Receives what other processes say with `NOTIFY`, on a connection of its own, which has to be direct: a pooler in transaction mode
 //! does not support `LISTEN`. After a gap, listeners hear that they may have missed something.
 //!
-//! Everything that is heard is a hint. Whoever listens also looks by itself now and then.
+//! A message is only a hint. A process also looks in the database every few seconds, so a lost message delays it at most.
 
 use std::future::poll_fn;
 use std::time::Duration;
@@ -147,7 +147,7 @@ impl Listening {
     }
 
     fn say(&self, heard: Heard) {
-        // There may be nobody who listens.
+        // There may be no subscriber.
         let _ = self.heard.send(heard);
     }
 }

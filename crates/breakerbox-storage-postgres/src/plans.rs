@@ -33,7 +33,7 @@ async fn read_by(transaction: &Transaction, sql: &str, parameters: &[&dyn Value]
     rows_read(&plan[0]["Plan"], "deliveries")
 }
 
-/// Writes rows of one lane that is parked (due, and nobody claims from it), of the lane 7 that are due later, that are leased and
+/// Writes rows of one lane that is parked (due, and not claimed), of the lane 7 that are due later, that are leased and
 /// that are due, and finished rows.
 async fn fill(transaction: &Transaction) {
     for (first, lane, state, due_at, count) in [

@@ -37,7 +37,7 @@ const WRITTEN_AT_SUBMIT: u32 = 1_000;
 /// The approximate number of bytes that a delivery takes on disk, with its attempt and the log, in addition to its payload.
 const BYTES_EACH: u32 = 1_024;
 
-/// A batch, and the channel to whoever submitted it.
+/// A batch, and the channel for its result.
 pub(crate) struct SubmitJob {
     pub(crate) batch: NewBatch,
     pub(crate) caller: Caller<Submitted, SubmitError>,

@@ -27,6 +27,6 @@ pub struct Counted {
     pub outcome: OutcomeKind,
     /// The outcome of a probe.
     pub probe_outcome: OutcomeKind,
-    /// The delay that the circuit is told. `None` if the destination asked for none, or the table ignores it.
+    /// The delay that is passed to the circuit. `None` if the destination asked for none, or the table ignores it.
     pub retry_after: Option<Duration>,
 }

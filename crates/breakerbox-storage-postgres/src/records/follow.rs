@@ -20,7 +20,7 @@ use crate::listen::Heard;
 pub(super) struct Follower {
     pub(super) database: Database,
     pub(super) loader: Loader,
-    /// The version of the directory in memory. Whoever changes the directory holds this lock.
+    /// The version of the directory in memory. Every change of the directory holds this lock.
     pub(super) version: Arc<Mutex<i64>>,
     /// When the latest read began that brought the directory up to date.
     read_at: Arc<StdMutex<Option<Instant>>>,

@@ -29,7 +29,7 @@ use crate::outages::{give_up_trips, settle_trip, trip};
 const LOOKS: usize = 5_000;
 /// The number of notifications that are read at once.
 const PIECE: usize = 500;
-/// The time by which a transaction may outlast its time limit, until the server notices.
+/// The time by which a transaction may outlast its time limit, until the server ends it.
 const MARGIN: Duration = Duration::from_secs(5);
 
 fn notification(row: &Row) -> Result<(NotificationId, Notification), Unreadable> {

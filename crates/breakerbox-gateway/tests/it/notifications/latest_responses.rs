@@ -45,7 +45,7 @@ fn the_latest_response_is_on_every_object_and_survives_a_restart() {
         assert_eq!(shown(&format!("/v1/endpoints/{quiet}")), nothing_yet);
     };
     check(&site);
-    // The notification states it too, so that nobody has to look it up.
+    // The notification states it too, so that the reader need not look it up.
     let trip = site.messages("/operator")[0].clone();
     assert_eq!((&trip["last_status"], &trip["last_error"]), (&json!(503), &Value::Null), "{trip}");
     assert!(trip["text"].as_str().unwrap().contains("\nLatest response: status 503.\n"), "{trip}");

@@ -161,7 +161,7 @@ async fn a_process_that_missed_too_much_reads_everything() {
     let kept = here.create_endpoint(new_endpoint("https://kept.example/")).await.unwrap();
     let gone = here.create_endpoint(new_endpoint("https://gone.example/")).await.unwrap();
     there.update_directory().await.unwrap();
-    // Nobody announces these changes, and the list of them is gone.
+    // These changes are not announced, and the list of them is gone.
     let schema = &fleet.schema;
     let sql = format!(
         "BEGIN; SET LOCAL session_replication_role = replica;

@@ -54,7 +54,7 @@ async fn a_trip_is_sent_if_the_outage_lasts_and_its_recovery_then_too() {
     let records = &world.records;
     let trip = || observed(&world, 1, CircuitStatus::Open, Cause::Rule(TripRule::Failures));
     let closed = |epoch| observed(&world, epoch, CircuitStatus::Closed, Cause::ProbesSucceeded);
-    // A short outage: nobody is notified of its beginning or its end.
+    // A short outage: neither its beginning nor its end is notified.
     assert_eq!(records.append_history(vec![trip()]).await.unwrap(), 1);
     assert_eq!(records.append_history(vec![trip(), closed(2)]).await.unwrap(), 1, "each change once");
     world.clock.advance(2 * MINUTE);
