@@ -2,13 +2,13 @@
 //! `graph`, `package`, `public-api`. CI calls only these.
 
 mod bench;
+mod debian_packages;
 mod effect;
 mod fuzz;
 mod fuzz_api;
 mod graph;
 mod language;
 mod package;
-mod packages;
 mod prove;
 mod public_api;
 mod steps;

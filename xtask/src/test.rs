@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Result, bail};
 
 use crate::steps::{cargo, output, step, succeed};
-use crate::{graph, language, package, packages, public_api};
+use crate::{debian_packages, graph, language, package, public_api};
 
 /// The core's allowed dependencies, none of which reads a clock, does I/O, runs async code or generates random
 /// numbers.
@@ -78,7 +78,7 @@ pub(crate) fn run() -> Result<()> {
             cargo(&["check", "--manifest-path", "fuzz/Cargo.toml", "--target-dir", "target/fuzz"]);
         succeed(check.arg("--locked").env("CUSTOM_LIBFUZZER_PATH", "target/not-linked.a"))
     })?;
-    step("servers for the tests", packages::install)?;
+    step("servers for the tests", debian_packages::install)?;
     let mut tally = Tally::default();
     step("tests", || {
         tally.count(&mut cargo(&["test", "--workspace", "--all-features", "--locked", "--no-fail-fast"]))
