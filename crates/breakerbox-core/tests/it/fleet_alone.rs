@@ -231,7 +231,7 @@ fn what_was_counted_alone_is_not_told_in_an_epoch_that_the_store_stayed_in() {
     assert!(learnt.publish.is_some(), "it closed the circuit, but that is lost on its way");
     let _probe = fleet.take_lease(1).unwrap();
     fleet.read(0);
-    assert_eq!(fleet.status(0), CircuitStatus::HalfOpen, "somebody else was first");
+    assert_eq!(fleet.status(0), CircuitStatus::HalfOpen, "another process was first");
     assert_eq!(fleet.delta(0), None);
 }
 

@@ -58,7 +58,9 @@ fn settings(things: &Things) -> String {
              checks = {{ negative_data_rejection = {{ expected-statuses = [\"200\", \"4xx\"] }} }}\n"
         );
     }
-    // A request that matches the document can still be invalid, such as a time range that ends before it begins.
+    // Invalid data may be refused with any 4xx, such as 404 for a tenant that does not exist. That a 5xx is an error is
+    // another check. A request that matches the document can still be invalid, such as a time range that ends before it
+    // begins.
     settings
         + "[checks.negative_data_rejection]\n\
            expected-statuses = [\"4xx\", \"5xx\"]\n\

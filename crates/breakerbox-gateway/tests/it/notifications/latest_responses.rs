@@ -76,7 +76,7 @@ fn an_attempt_without_a_response_states_why() {
     let trip = site.messages("/operator")[0]["text"].as_str().unwrap().to_owned();
     assert!(trip.contains("\nLatest response: none (connect: connection refused).\n"), "{trip}");
 
-    // A receiver without TLS behind an https URL is told apart from a broken certificate.
+    // A receiver without TLS behind an https URL differs from one with an invalid certificate.
     let plain = site.receiver.url("/in").replace("http://", "https://");
     let wrong = site.api().create_endpoint("default", &plain, &["x.y"], &json!({})).unwrap();
     site.api().post("/v1/events", &json!({ "type": "x.y", "payload": {} })).unwrap();
@@ -125,7 +125,7 @@ fn the_type_of_an_event_reaches_the_receiver() {
         .post("/v1/reminders", &json!({ "url": url, "payload": {}, "at": "2020-01-01T00:00:00Z" }))
         .unwrap();
     site.until("a reminder arrives", || site.types("/reminded") == ["reminder"]);
-    // Nobody else can set it.
+    // A custom header can't set it.
     let own = json!({ "headers": { "webhook-event-type": "x" } });
     let (status, refused) =
         site.api().request(&http::Method::PATCH, &format!("/v1/endpoints/{endpoint}"), Some(&own)).unwrap();
